@@ -138,7 +138,7 @@ class Implementation:
         if unknown := [feature for feature in case.features if feature not in self.handles[case.norm]]:
             return f"does not handle {', '.join(unknown)}"
         if self.contiguous_only and not INPUT_KINDS[case.inputs].contiguous:
-            return "takes contiguous x and dy alone"
+            return "takes contiguous inputs alone"
         if reason := _text("unsupported", self.module.unsupported(case, *self.arguments)):
             return reason
         try:

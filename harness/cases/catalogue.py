@@ -5,11 +5,13 @@ Also the reading of `--inputs`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from typing import Any, get_args
 
-from harness.cases import DeviceKind, NormCase
+from harness.cases import ITEM_BYTES, DeviceKind, Dtype, NormCase
 from harness.cases.input_kinds import INPUT_KINDS
 from harness.cases.suites import Shape
 from harness.errors import UsageError, name_hint
@@ -32,7 +34,10 @@ SHAPES: dict[DeviceKind, tuple[Shape, ...]] = {
         (2048, 1025),
         (2048, 1028),  # rows of 16-bit numbers that begin on 8 bytes, not on 16
         (512, 65536),
+        (8388609, 62),  # more than 2^23 rows, of columns that 4 does not divide
         (65537, 32768),  # more than 2^31 elements
+        (2097153, 1024),
+        (131073, 32768),  # more than 2^32
     ),
     "cpu": (
         (32, 128),
@@ -50,8 +55,21 @@ SHAPES: dict[DeviceKind, tuple[Shape, ...]] = {
     ),
 }
 
+# Inputs, dx, copies of them, and what an implementation keeps, in times the bytes of x: where they do not fit on a
+# device, a shape of the catalogue is left out.
+TIMES_X = 10
 
 NEAR_ONE = 0.999  # a p that is 1 in bf16
+
+# What a norm may be given but the usual, with the kinds of inputs that show whether it is heeded, at the first shape.
+OTHER_PARAMETERS: tuple[tuple[str, Mapping[str, Any], tuple[str, ...]], ...] = (
+    ("another eps (--eps)", {"eps": 1e-6}, ("small-x",)),
+    ("another eps (--eps)", {"eps": 1e-3}, ("small-x",)),
+    ("a zero-centred weight (--zero-centred)", {"zero_centred": True}, ("correlated", "outliers")),
+    ("no weight (--no-weight)", {"weight": False, "bias": False}, ("correlated", "outliers")),
+    ("LayerNorm without a bias (--no-bias)", {"bias": False}, ("correlated",)),
+    ("a weight in fp32 (--weight-dtype)", {"weight_dtype": "fp32"}, ("correlated", "outliers")),
+)
 
 
 def parse_inputs(text: str) -> list[str]:
@@ -74,16 +92,47 @@ def of_kinds(cases: Sequence[NormCase], names: Sequence[str]) -> list[NormCase]:
     ]
 
 
-def catalogue(cases: Sequence[NormCase], names: Sequence[str]) -> list[NormCase]:
+def catalogue(cases: Sequence[NormCase], names: Sequence[str], memory_bytes: int | None = None) -> list[NormCase]:
     """Of the cases of SHAPES, the first shape's with every kind and the others' with the usual one, where asked for.
 
-    Dropout is also tried with a p near 1.
+    The first is also tried with other parameters, where all are the usual ones, and dropout with a p near 1. What does
+    not fit into the memory of a device is left out.
     """
-    rows, cols = SHAPES["cpu" if cases[0].device == "cpu" else "cuda"][0]
+    rows, cols = SHAPES[cases[0].device][0]
     first = [case for case in cases if (case.rows, case.cols) == (rows, cols)]
     others = [case for case in cases if (case.rows, case.cols) != (rows, cols)]
     others += [replace(case, dropout_p=NEAR_ONE) for case in first if case.dropout_p]
-    return of_kinds(first, names) + of_kinds(others, [name for name in names if name == "normal"])
+    most_bytes = math.inf if memory_bytes is None else memory_bytes // TIMES_X
+    others = [case for case in others if case.rows * case.cols * ITEM_BYTES[case.dtype] <= most_bytes]
+    varied = [
+        case
+        for _, changes, kinds in OTHER_PARAMETERS
+        for case in of_kinds([replace(each, **changes) for each in first if each == _usual(each)], kinds)
+        if case.inputs in names and case != _usual(case)
+    ]
+    return of_kinds(first, names) + varied + of_kinds(others, [name for name in names if name == "normal"])
+
+
+def _usual(case: NormCase) -> NormCase:
+    """The case with the parameters that a norm has where nothing else is asked for."""
+    usual = replace(case, weight=True, zero_centred=False, weight_dtype=case.dtype, eps=NormCase.eps)
+    return replace(usual, bias=case.norm == "layer")
+
+
+def not_tried(cases: Collection[NormCase]) -> list[str]:
+    """What none of these cases has: other parameters, variants, dtypes, many elements, and kinds of inputs."""
+    varied = {name for case in cases for name, value in vars(_usual(case)).items() if getattr(case, name) != value}
+    dtypes = [name for name in get_args(Dtype) if name not in {case.dtype for case in cases}]
+    suits = {case.inputs for case in of_kinds(list(cases), list(INPUT_KINDS))}
+    kinds = len(suits - {case.inputs for case in cases})
+    absent = {
+        **{what: next(iter(changes)) not in varied for what, changes, _ in OTHER_PARAMETERS},
+        "variants (--variant)": not any(case.features for case in cases),
+        f"x in {' or '.join(dtypes)} (--dtype)": bool(dtypes),
+        "more than 2^31 elements": all(case.rows * case.cols <= 1 << 31 for case in cases),
+        f"{kinds} kinds of inputs (--inputs)": kinds > 0,
+    }
+    return [what for what, is_absent in absent.items() if is_absent]
 
 
 def studied(cases: Sequence[NormCase]) -> frozenset[NormCase]:

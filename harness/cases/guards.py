@@ -17,26 +17,30 @@ GUARD = 0xFF
 
 
 def place(tensor: torch.Tensor, layout: Layout, name: str, heads: int = 0, projection: int = 0) -> torch.Tensor:
-    """Copy an input `(rows, cols)`, or a vector, into guarded memory; only x and dy have a layout but the plain one.
+    """Copy an input `(rows, cols)`, or a vector, into guarded memory; x, dy and the parameters may have a layout.
 
     Of an expanded dy the first row is kept, of a summed one nothing but ones. With `heads` an input is `(rows / heads,
     heads, cols)`, and x a slice of `projection` columns: its heads and its tokens have strides of their own.
     """
     if tensor.dim() < 2:
-        return _filled(tensor, tensor.stride())
+        changed = layout.removesuffix(" weight") if name.startswith(("weight", "bias")) else ""
+        return _filled(tensor, (2,) if changed == "strided" else tensor.stride(), int(changed == "misaligned"))
     rows, cols = tensor.shape
     offset = int(layout == "misaligned")
     if heads:
         tensor = tensor.view(rows // heads, heads, cols)
         return _filled(tensor, (projection, cols, 1) if name == "x" else tensor.stride(), offset)
-    if layout == "3-d":
+    if layout in ("3-d", "sliced x"):
         planes = 2 if rows % 2 == 0 and rows else 1
         tensor = tensor.view(planes, rows // planes, cols)
-        return _filled(tensor, tensor.stride())
+        is_slice = (layout, name) == ("sliced x", "x")
+        return _filled(tensor, (2 * tensor.stride(0), cols, 1) if is_slice else tensor.stride())
     if (layout, name) == ("summed dy", "dy"):
         tensor = torch.ones_like(tensor)
     strides: dict[tuple[Layout, str], tuple[int, int]] = {
         ("strided x", "x"): (2 * cols, 1),
+        ("every other x", "x"): (2 * cols, 2),
+        ("transposed x", "x"): (1, max(rows, 1)),
         ("expanded dy", "dy"): (0, 1),
         ("summed dy", "dy"): (0, 0),
         ("transposed dy", "dy"): (1, max(rows, 1)),

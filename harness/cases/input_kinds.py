@@ -13,7 +13,20 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     import torch
 
-Layout = Literal["contiguous", "strided x", "expanded dy", "summed dy", "transposed dy", "misaligned", "3-d"]
+Layout = Literal[
+    "contiguous",
+    "strided x",
+    "every other x",
+    "transposed x",
+    "sliced x",
+    "expanded dy",
+    "summed dy",
+    "transposed dy",
+    "strided weight",
+    "misaligned weight",
+    "misaligned",
+    "3-d",
+]
 Only = Literal["any", "layer", "weight", "bias", "residual", "gated"]  # the cases that a kind makes sense for
 
 
@@ -52,12 +65,12 @@ class InputKind:
 
     @property
     def contiguous(self) -> bool:
-        """Whether x and dy are contiguous in memory, wherever they begin and whatever leading dimensions they have."""
-        return self.layout in ("contiguous", "misaligned", "3-d")
+        """Whether each input is contiguous in memory, wherever it begins and whatever leading dimensions it has."""
+        return self.layout in ("contiguous", "misaligned weight", "misaligned", "3-d")
 
     def suits(self, *, norm: str, weight: bool, bias: bool, features: Collection[str] = ()) -> bool:
         """Whether a case has what this kind changes; heads of a projection have a layout of their own."""
-        if "qk" in features and self.layout not in ("contiguous", "misaligned"):
+        if "qk" in features and not (self.layout in ("contiguous", "misaligned") or self.only == "weight"):
             return False
         has = {"layer": norm == "layer", "weight": weight, "bias": bias, "residual": "residual" in features}
         has["gated"] = any(feature.startswith("gated") for feature in features)
@@ -107,9 +120,8 @@ def _spoilt(name: str, value: float) -> Change:
     """One element, in a row of the middle and not in the first column."""
 
     def spoil(tensor: torch.Tensor) -> None:
-        rows, cols = tensor.shape
-        if rows:
-            tensor[rows // 2, cols // 3] = value
+        row = tensor[len(tensor) // 2 :][:1] if tensor.dim() > 1 else tensor
+        row[..., tensor.shape[-1] // 3] = value
 
     return _each(spoil, name)
 
@@ -152,10 +164,23 @@ INPUT_KINDS: dict[str, InputKind] = {
         InputKind("inf-x", "an Inf swallowed, or spread to other rows", _spoilt("x", math.inf)),
         InputKind("nan-dy", "a NaN swallowed, or spread to other rows", _spoilt("dy", math.nan)),
         InputKind("inf-dy", "an Inf swallowed, or spread to other rows", _spoilt("dy", math.inf)),
+        InputKind("nan-weight", "a NaN swallowed", _spoilt("weight", math.nan), only="weight"),
         InputKind("strided-x", "rows of x taken to lie side by side", layout="strided x"),
+        InputKind(
+            "every-other-x", "columns of x taken to lie side by side, in rows that do not", layout="every other x"
+        ),
+        InputKind("transposed-x", "columns of x taken to lie side by side", layout="transposed x"),
+        InputKind("sliced-x", "one stride for leading dimensions of x that have two", layout="sliced x"),
         InputKind("expanded-dy", "a dy that is one row in memory taken for many", layout="expanded dy"),
         InputKind("summed-dy", "a dy that is one number in memory (what y.sum() sends back)", layout="summed dy"),
         InputKind("transposed-dy", "columns of dy taken to lie side by side", layout="transposed dy"),
+        InputKind("strided-weight", "a weight taken to lie side by side", layout="strided weight", only="weight"),
+        InputKind(
+            "misaligned-weight",
+            "wide loads of a weight that begins anywhere",
+            layout="misaligned weight",
+            only="weight",
+        ),
         InputKind("misaligned", "wide loads from addresses that do not allow them", layout="misaligned"),
         InputKind("3-d", "leading dimensions taken for rows and columns", layout="3-d"),
     )

@@ -39,8 +39,8 @@ class _Tensors:
     def of(cls, tensors: Mapping[str, torch.Tensor], **others: Any) -> Self:
         """These tensors, by name; `others` are the fields that are none."""
         own = [item.name for item in fields(cls) if item.name in names_of(*cls.kinds)]
-        extra = {name: tensor for name, tensor in tensors.items() if name not in own}
-        return cls(**{name: tensors.get(name) for name in own}, extra=extra, **others)
+        others["extra"] = {name: tensor for name, tensor in tensors.items() if name not in own}
+        return cls(**{name: tensors.get(name) for name in own}, **others)
 
     def with_tensors(self, tensors: Mapping[str, torch.Tensor]) -> Self:
         """The same with these tensors in place of those of their names, or besides them."""

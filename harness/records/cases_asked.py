@@ -28,10 +28,11 @@ def dtype_on(device: DeviceKind, settings: Settings) -> Dtype:
     return DEFAULT_DTYPE[device] if settings.dtype is None else parse_dtype(settings.dtype)
 
 
-def cases_on(device: DeviceKind, settings: Settings) -> list[NormCase]:
+def cases_on(device: DeviceKind, settings: Settings, memory_bytes: int | None = None) -> list[NormCase]:
     """The cases that the settings describe; raises UsageError where they describe none.
 
-    A verification has each case with each kind of inputs of --inputs, and without shapes it has the catalogue.
+    A verification has each case with each kind of inputs of --inputs, and without shapes it has as much of the
+    catalogue as fits into `memory_bytes`.
     """
     name = suite_on(device, settings)
     suite = None if name is None else find_suite(name)
@@ -44,7 +45,14 @@ def cases_on(device: DeviceKind, settings: Settings) -> list[NormCase]:
     if settings.timed:
         return cases
     kinds = parse_inputs(settings.inputs)
-    return catalogue(cases, kinds) if from_catalogue else of_kinds(cases, kinds)
+    return catalogue(cases, kinds, memory_bytes) if from_catalogue else of_kinds(cases, kinds)
+
+
+def asked_for(cases: Sequence[NormCase], settings: Settings) -> Sequence[NormCase]:
+    """The cases without those of other parameters that the catalogue adds by itself."""
+    if settings.timed or settings.suite is not None:
+        return cases
+    return [case for case in cases if (case.weight, case.zero_centred) == (settings.weight, settings.zero_centred)]
 
 
 def _of_shapes(shapes: Sequence[Shape], suite: Suite | None, device: DeviceKind, settings: Settings) -> list[NormCase]:

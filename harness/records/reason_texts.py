@@ -52,6 +52,7 @@ TEXTS: dict[str, str] = {
     "off": "{listed} (1 is one rounding)",
     "tensor_off": "{tensor} is off by rho {rho:.3g}",
     "row_off": "a row of {tensor} is off by rho {rho:.3g}",
+    "other_strides": "{tensor} has strides {strides}, though every input is contiguous: it may have to be copied",
     "flushes_subnormals": "takes subnormal numbers as zero: {tensors}",
     # What it did besides.
     "changed_input": "the backward changed its input {tensors}",

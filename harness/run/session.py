@@ -19,7 +19,7 @@ from harness.defaults import BASELINE
 from harness.devices import nvml
 from harness.engine_version import ENGINE_VERSION
 from harness.errors import UnavailableError, UsageError
-from harness.records.cases_asked import cases_on
+from harness.records.cases_asked import asked_for, cases_on
 from harness.records.file import ResultsFile, load
 from harness.records.reason_texts import sentence
 from harness.records.run_records import DeviceRecord, EndRecord, ImplRecord, RunRecord, SideRecord
@@ -143,7 +143,7 @@ def plan_run(
         if fault := hello.misconfigured.get(impl.name):
             raise UsageError(fault)
     cases = _cases(invocation, settings, facts)
-    impls = with_torch(impls, hello.implementations, cases)
+    impls = with_torch(impls, hello.implementations, asked_for(cases, settings))
     jobs = plan(cases, impls, settings.processes) if settings.timed else plan_verification(cases, impls)
     settings = settings.changed(baseline=impls[0].name, cells=max(1, cells(jobs)))
     return Planned(settings, profile, facts, impls, jobs, left_out)
@@ -158,7 +158,7 @@ def _refuse_other_devices(tuned_files: Sequence[Path], facts: devices.DeviceFact
 def _cases(invocation: Invocation, settings: Settings, facts: devices.DeviceFacts) -> list[NormCase]:
     if invocation.selftest_alone:
         return []
-    return list(invocation.cases) or cases_on(facts.kind, settings)
+    return list(invocation.cases) or cases_on(facts.kind, settings, facts.memory_bytes)
 
 
 def open_results(

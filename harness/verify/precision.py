@@ -36,13 +36,22 @@ def malformed(inputs: Inputs, grads: object) -> Reason | None:
     return next(filter(None, faults), None)
 
 
-def wider(inputs: Inputs, grads: Grads) -> list[Reason]:
-    """A note for each gradient in a wider dtype than asked for, which has to be converted before it is used."""
+def to_be_converted(inputs: Inputs, grads: Grads) -> list[Reason]:
+    """A note for each gradient of a wider dtype than asked for, or with strides where all inputs are contiguous."""
     expected = {gradient.name: torch_dtype(gradient.dtype_in(inputs.case)) for gradient in gradients_of(inputs.case)}
+    wanted = {name: tensor for name, tensor in grads.tensors().items() if name in expected}
+    strided = all(tensor.is_contiguous() for tensor in inputs.tensors().values())
     return [
-        Reason("wider_dtype", {"tensor": name, "dtype": str(tensor.dtype), "expected": str(expected[name])})
-        for name, tensor in grads.tensors().items()
-        if name in expected and tensor.dtype != expected[name]
+        *(
+            Reason("wider_dtype", {"tensor": name, "dtype": str(tensor.dtype), "expected": str(expected[name])})
+            for name, tensor in wanted.items()
+            if tensor.dtype != expected[name]
+        ),
+        *(
+            Reason("other_strides", {"tensor": name, "strides": str(tensor.stride())})
+            for name, tensor in wanted.items()
+            if strided and not tensor.is_contiguous()
+        ),
     ]
 
 

@@ -67,7 +67,7 @@ class Exact:
 class Piece:
     """The gradients on some rows: `(n, cols)`, or this piece's share of a sum over rows `(cols)`.
 
-    `spoilt` `(n)` marks rows of which an activation holds a NaN or Inf.
+    `spoilt` `(n)` marks rows of which an activation, or any parameter, holds a NaN or Inf.
     """
 
     rows: slice
@@ -120,8 +120,8 @@ def reference(inputs: Inputs, rows: slice) -> Piece:
     for mask, branch in (("mask", "dbranch"), ("mask1", "dbranch1")):
         if mask in drawn:
             gradients[branch] = gradients["dx"] * drawn[mask].scaled(1 / (1 - case.dropout_p))
-    of_rows = [drawn[tensor.name].values for tensor in inputs_of(case) if tensor.extent == "activation"]
-    return Piece(rows, gradients, ~torch.stack([values.isfinite().all(1) for values in of_rows]).all(0))
+    finite = [drawn[tensor.name].values.isfinite().all(-1).expand(len(rstd)) for tensor in inputs_of(case)]
+    return Piece(rows, gradients, ~torch.stack(finite).all(0))
 
 
 def _drawn(inputs: Inputs, rows: slice) -> dict[str, Exact]:

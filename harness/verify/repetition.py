@@ -19,7 +19,7 @@ from harness.records.reasons import REMEMBERS, Reason
 from harness.records.schema import Condition, ConditionCheck
 from harness.verify import precision
 from harness.verify.determinism import cloned, differing, fingerprint
-from harness.verify.robustness import Pristine, make_ready
+from harness.verify.robustness import Pristine, harm, make_ready
 
 HOLD_CYCLES = 1_000_000  # half a millisecond: time for work that does not wait its turn to go wrong
 NEW_DY = -0.5  # times the old dy: a power of two, which rounds nothing, so that gradients are multiples as well
@@ -35,8 +35,8 @@ class Repetition:
 
     `prepare` makes the backward once more, on the stream that is current: it has to be that of a capture, because
     autograd runs a backward on the stream of its forward.
-    `stale` names gradients that did not follow new contents of dy; `waits` is set where the backward did not end while
-    a competing kernel ran.
+    `fault` is what a later call returned that is no gradient, or changed that is not its own; `stale` names gradients
+    that did not follow new contents of dy; `waits` is set where the backward did not end while a competing kernel ran.
     """
 
     inputs: Inputs
@@ -44,9 +44,11 @@ class Repetition:
     backward: Callable[[], Grads]
     first: Grads
     prepare: Callable[[], Callable[[], Grads]] | None = None
+    in_place: bool = False
     repeats: int = 1
     differences: list[list[str]] = field(default_factory=list[list[str]])
     conditions: list[ConditionCheck] = field(default_factory=list[ConditionCheck])
+    fault: Reason | None = None
     stale: Reason | None = None
     waits: Reason | None = None
 
@@ -81,7 +83,10 @@ class Repetition:
 
     def _compare(self, grads: Grads) -> None:
         self.repeats += 1
-        if names := differing(self.first, grads):
+        fault = precision.malformed(self.inputs, grads) or harm(self.pristine, self.inputs, grads, self.in_place)
+        if fault:
+            self.fault = self.fault or fault
+        elif names := differing(self.first, grads):
             self.differences.append(names)
 
     def _try(self, condition: Condition, run_under: Callable[[int], None], runs: int) -> None:

@@ -71,7 +71,7 @@ class Verifier:
 
     def _verify(self) -> VerifyResult:
         robustness.make_ready(self.inputs, self.pristine)
-        first, extra_bytes = self._first_call()
+        first, extra_bytes, notes = self._first_call()
         comparison = precision.Comparison(self.inputs.case)
         comparison.add(self.pristine.original(self.inputs), first, self.pristine.exact)
         seeds = 1 if self._huge() else self.settings.seeds
@@ -99,11 +99,13 @@ class Verifier:
             status, reason = ("wrong", stale) if stale else (status, reason)
         if status in RANKED and repetition.waits:
             status, reason = "timeout", repetition.waits
-        notes = (*precision.wider(self.inputs, first), *precision.flushing(tensors))
-        return VerifyResult(status, reason, verification, extra_bytes, notes)
+        return VerifyResult(status, reason, verification, extra_bytes, (*notes, *precision.flushing(tensors)))
 
-    def _first_call(self) -> tuple[Grads, int | None]:
-        """Call once, check all that must not have been touched, and copy the gradients at that moment."""
+    def _first_call(self) -> tuple[Grads, int | None, list[Reason]]:
+        """Call once, check all that must not have been touched, and copy the gradients at that moment.
+
+        Also the device memory that it takes beyond them, and notes on how they are stored.
+        """
         before = ProcessState.snapshot()
         with robustness.poisoned_heap(self.inputs.case.device):
             grads, extra_bytes = _with_peak(self.inputs, self.backward)
@@ -121,7 +123,7 @@ class Verifier:
             raise WrongError(harm)
         if self.studied:
             self._find_late_faults(grads, at_once, extra_bytes or 0)
-        return at_once, extra_bytes
+        return at_once, extra_bytes, precision.to_be_converted(self.inputs, grads)
 
     def _find_late_faults(self, grads: Grads, at_once: Grads, extra_bytes: int) -> None:
         """Find late faults: gradients that change after they were returned, and writes outside of buffers."""
@@ -148,9 +150,8 @@ class Verifier:
         comparison.add(pristine.original(inputs), grads)
 
     def _repeat(self, first: Grads) -> Repetition:
-        repetition = Repetition(
-            self.inputs, self.pristine, self.backward, first, lambda: self.implementation.prepare(self.inputs)
-        )
+        again, in_place = (lambda: self.implementation.prepare(self.inputs)), self.implementation.in_place
+        repetition = Repetition(self.inputs, self.pristine, self.backward, first, again, in_place)
         repeats = self.settings.repeats
         if self.inputs.case.inputs != "normal":
             repeats = max(2, min(FEW, repeats // 4))
@@ -162,6 +163,8 @@ class Verifier:
                 repetition.under_conditions(repeats)
             else:
                 repetition.plain(repeats - repetition.repeats)
+        if repetition.fault:
+            raise WrongError(repetition.fault)
         return repetition
 
     def _find_leak(self, repetition: Repetition, repeats: int) -> None:

@@ -16,6 +16,7 @@ from harness.records.schema import RANKED, Status
 from reports import figures
 from reports.labels import same_bits
 from reports.parts import not_passed
+from reports.parts.matrix import not_tried
 from reports.parts.reasons import failures, refusals
 from reports.table import Heading, Table, left, table
 from reports.terminal import WIDTH, print_line, print_table
@@ -39,13 +40,12 @@ def show(comparison: Comparison, console: Console) -> None:
         if (counts := _table(of_norm, norm)).rows:
             print_table(console, counts, f"{norm}: {figures.count(cases, 'case')}")
             console.print()
-    failures, absences = _failures(outcomes), _absences(outcomes)
+    failures, absences = _failures(outcomes), [*_absences(outcomes), not_tried(outcomes)]
     for line in failures:
         print_line(console, figures.one_line(line, WIDTH), "red")
     for line in absences:
         print_line(console, line, "dim")
-    if failures or absences:
-        console.print()
+    console.print()
 
 
 def _table(outcomes: Sequence[Outcome], norm: Norm) -> Table:

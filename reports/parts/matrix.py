@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from harness.analysis.outcomes import Outcome, norms
-from harness.cases import Norm, NormCase
+from harness.cases import Norm, NormCase, catalogue
 from harness.cases.input_kinds import INPUT_KINDS
 from harness.records.schema import RANKED, Status
 from reports import figures
@@ -34,7 +34,13 @@ WORDS: dict[Status, str] = {
 def section(outcomes: Sequence[Outcome]) -> Section:
     """The tables of each norm, and one of the kinds of inputs."""
     kinds = Section("What the inputs are there to find", (_kinds(outcomes),))
-    return Section("Outcomes", (ABOUT, *(_norm(norm, outcomes) for norm in norms(outcomes)), kinds))
+    parts = (ABOUT, not_tried(outcomes), *(_norm(norm, outcomes) for norm in norms(outcomes)), kinds)
+    return Section("Outcomes", parts)
+
+
+def not_tried(outcomes: Sequence[Outcome]) -> str:
+    """What a norm may be given and was given to none of these implementations."""
+    return f"Not tried: {', '.join(catalogue.not_tried({outcome.case for outcome in outcomes}))}."
 
 
 def cell(outcome: Outcome) -> Cell:

@@ -3,10 +3,10 @@ from dataclasses import replace
 import pytest
 
 from harness.cases import NormCase
-from harness.cases.catalogue import SHAPES, of_kinds, parse_inputs, studied
+from harness.cases.catalogue import SHAPES, not_tried, of_kinds, parse_inputs, studied
 from harness.cases.input_kinds import INPUT_KINDS
 from harness.errors import UsageError
-from harness.records.cases_asked import cases_on
+from harness.records.cases_asked import asked_for, cases_on, dtype_on
 from harness.records.run_records import ImplRecord
 from harness.records.settings import Settings
 from harness.run.plan import Job, cells, plan_verification
@@ -44,9 +44,13 @@ def test_a_kind_suits_cases_that_have_what_it_changes():
     assert set(INPUT_KINDS) - kinds_of(RMS) == {"mean-10", "mean-100", "mean-1000", "large-bias"} | featured
     assert {"zero-weights", "tiny-weights"} <= set(INPUT_KINDS) - kinds_of(replace(RMS, weight=False))
     assert set(INPUT_KINDS) - kinds_of(replace(LAYER, bias=False)) == {"large-bias"} | featured
-    strided = {name for name, kind in INPUT_KINDS.items() if not kind.contiguous} | {"3-d"}
+    strided = {name for name, kind in INPUT_KINDS.items() if not kind.contiguous and kind.only == "any"} | {"3-d"}
     heads = replace(whole, features=("residual", "gated", "qk"), heads=2, projection=48)
     assert kinds_of(whole) - kinds_of(heads) == strided
+
+
+def unusual(case, usual):
+    return case != replace(usual, rows=case.rows, cols=case.cols, inputs=case.inputs)
 
 
 @pytest.mark.parametrize("device", SHAPES)
@@ -55,11 +59,41 @@ def test_the_first_shape_has_every_kind_of_inputs(device):
     assert len(set(cases)) == len(cases)
     rows, cols = SHAPES[device][0]
     for norm, fewer in (("rms", 6), ("layer", 2)):
-        of_norm = [case for case in cases if case.norm == norm]
+        dtype = dtype_on(device, Settings())
+        usual = NormCase(norm, 1, 1, dtype, dtype, bias=norm == "layer", device=device)
+        of_norm = [case for case in cases if case.norm == norm and not unusual(case, usual)]
         assert len([case for case in of_norm if (case.rows, case.cols) == (rows, cols)]) == len(INPUT_KINDS) - fewer
         others = [case for case in of_norm if (case.rows, case.cols) != (rows, cols)]
         assert {(case.rows, case.cols) for case in others} == set(SHAPES[device][1:])
         assert {case.inputs for case in others} == {"normal"}
+
+
+def test_other_parameters_are_tried_where_none_was_typed():
+    cases = cases_on("cuda", Settings(timed=False))
+    assert {case.eps for case in cases if case.inputs == "small-x"} == {1e-5, 1e-6, 1e-3}
+    assert not_tried(cases) == ["variants (--variant)", "x in fp16 or fp32 (--dtype)"]
+    typed = cases_on("cuda", Settings(timed=False, eps=1e-6))
+    assert {case.eps for case in typed} == {1e-6}
+    assert "no weight (--no-weight)" in not_tried(typed)
+    assert not any("eps" in what for what in not_tried(typed))
+    assert not_tried(cases_on("cpu", Settings(timed=False, shapes="8x8", inputs="normal")))[-1] == (
+        f"{len(INPUT_KINDS) - 3} kinds of inputs (--inputs)"
+    )
+
+
+def test_nothing_is_completed_by_torch_for_what_was_not_asked_for():
+    asked, typed = Settings(timed=False), Settings(timed=False, weight=False)
+    of_catalogue, without_weight = cases_on("cpu", asked), cases_on("cpu", typed)
+    assert all(case.weight and not case.zero_centred for case in asked_for(of_catalogue, asked))
+    assert asked_for(without_weight, typed) == without_weight
+
+
+def test_what_does_not_fit_on_a_device_is_left_out():
+    elements = {
+        gib: max(case.rows * case.cols for case in cases_on("cuda", Settings(timed=False), gib << 30))
+        for gib in (24, 80, 141)
+    }
+    assert elements[24] < 1 << 30 < 1 << 31 < elements[80] < 1 << 32 < elements[141]
 
 
 def test_what_is_studied_is_the_usual_case_beside_others():

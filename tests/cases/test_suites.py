@@ -22,7 +22,7 @@ def test_needs_no_torch():
     ],
 )
 def test_parse_shapes(text, shapes):
-    assert parse_shapes(text) == shapes
+    assert list(parse_shapes(text)) == shapes
 
 
 @pytest.mark.parametrize(

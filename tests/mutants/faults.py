@@ -286,6 +286,35 @@ def raises(inputs, grads):
     raise ValueError("no such row")
 
 
+def from_the_fourth_call(harm):
+    """What a few calls do not show."""
+
+    def plant(inputs, planted):
+        calls = []
+
+        def backward():
+            calls.append(None)
+            grads = gradients(inputs)
+            return (harm(inputs, grads) or grads) if planted and len(calls) > 3 else grads
+
+        return backward
+
+    plant.__name__ = harm.__name__
+    return plant
+
+
+@fault(RMS, "^the backward changed its input x$")
+@from_the_fourth_call
+def x_changed_later(inputs, grads):
+    inputs.x[0, 0] += 1
+
+
+@fault(RMS, r"^dx is torch\.float16 instead of torch\.bfloat16$")
+@from_the_fourth_call
+def dtype_of_dx_later(inputs, grads):
+    return replace(grads, dx=grads.dx.half())
+
+
 # What only some numbers show
 
 
@@ -368,6 +397,9 @@ def eps_outside(x, centred, eps):
 
 enter("eps left out", exchanged(rstd=without_eps), LAYER, "constant-rows")
 enter("eps left out", exchanged(rstd=without_eps), RMS, "zero-rows")
+for eps in (1e-6, 1e-3):
+    fixed = misread(lambda inputs: replace(inputs, eps=1e-5))
+    enter(f"eps of 1e-5 where {eps} is asked for", fixed, replace(RMS, eps=eps), "small-x")
 enter("eps outside of the root", exchanged(rstd=eps_outside), RMS, "small-x")
 
 
@@ -407,7 +439,7 @@ flushes_what_it_reads = misread(lambda inputs: replace(inputs, x=flushed(inputs.
 FLUSH = "takes subnormal numbers as zero: "
 enter("subnormal numbers flushed as they are read", flushes_what_it_reads, RMS, "subnormal-x", f"{FLUSH}dweight", "ok")
 enter("subnormal numbers flushed as they are written", flushes_what_it_writes, RMS, "subnormal-dy", f"{FLUSH}dx", "ok")
-for spoilt_input in ("nan-x", "inf-x", "nan-dy", "inf-dy"):
+for spoilt_input in ("nan-x", "inf-x", "nan-dy", "inf-dy", "nan-weight"):
     enter("swallowed", swallows(spoilt_input.partition("-")[2]), LAYER, spoilt_input, "^dx is off by rho inf")
 enter("spread to the next row", spreads, RMS, "nan-x", "^dx is off by rho inf")
 enter("spread to the next row", spreads, RMS, "nan-dy", "^dx is off by rho inf")
@@ -417,23 +449,31 @@ enter("spread to the next row", spreads, RMS, "nan-dy", "^dx is off by rho inf")
 
 
 def from_memory(tensor, strides, offset=0):
-    """The tensor that lies there if strides (and an offset) are taken for granted; beyond the buffer it starts anew."""
+    """The rows, or vector, that lie there if strides (and an offset) are taken for granted; the buffer is a ring."""
     flat = torch.empty(0, dtype=tensor.dtype).set_(tensor.untyped_storage())
-    rows, cols = (torch.arange(size) for size in tensor.shape)
-    places = tensor.storage_offset() + offset + rows[:, None] * strides[0] + cols * strides[1]
-    return flat[places % len(flat)]
+    places = torch.tensor(tensor.storage_offset() + offset)
+    sizes = (tensor.numel() // tensor.shape[-1], tensor.shape[-1])[-len(strides) :]
+    for size, stride in zip(sizes, strides, strict=True):
+        places = places[..., None] + torch.arange(size) * stride
+    return flat[places % len(flat)].reshape(tensor.shape)
 
 
-def takes_for_granted(name):
+def takes_for_granted(name, strides):
+    """Reads an input as if it had these strides, given it and its columns."""
+
     def read(inputs):
-        return replace(inputs, **{name: from_memory(getattr(inputs, name), (inputs.case.cols, 1))})
+        tensor = getattr(inputs, name)
+        return replace(inputs, **{name: from_memory(tensor, strides(tensor, inputs.case.cols))})
 
     return misread(read)
 
 
-@misread
-def rounds_addresses_down(inputs):
-    return replace(inputs, x=from_memory(inputs.x, inputs.x.stride(), -(inputs.x.storage_offset() % 8)))
+def rounds_addresses_down(name):
+    def read(inputs):
+        tensor = getattr(inputs, name)
+        return replace(inputs, **{name: from_memory(tensor, tensor.stride(), -(tensor.storage_offset() % 8))})
+
+    return misread(read)
 
 
 @spoilt
@@ -442,10 +482,20 @@ def takes_the_second_dimension_for_columns(inputs, grads):
     return replace(grads, dx=(grads.dx * rstd).to(grads.dx.dtype))
 
 
-enter("strides taken for granted", takes_for_granted("x"), RMS, "strided-x")
-for layout in ("expanded-dy", "summed-dy", "transposed-dy"):
-    enter("strides taken for granted", takes_for_granted("dy"), RMS, layout)
-enter("addresses rounded down", rounds_addresses_down, RMS, "misaligned")
+for layout, strides in {
+    **dict.fromkeys(("strided-x", "expanded-dy", "summed-dy", "transposed-dy"), lambda tensor, cols: (cols, 1)),
+    **dict.fromkeys(("every-other-x", "transposed-x"), lambda tensor, cols: (tensor.stride(0), 1)),
+    "sliced-x": lambda tensor, cols: (tensor.stride(-2), 1),
+    "strided-weight": lambda tensor, cols: (1,),
+}.items():
+    enter(
+        "strides taken for granted",
+        takes_for_granted(layout.partition("-")[2].removeprefix("other-"), strides),
+        RMS,
+        layout,
+    )
+for layout, name in (("misaligned", "x"), ("misaligned-weight", "weight")):
+    enter("addresses rounded down", rounds_addresses_down(name), RMS, layout)
 enter("second dimension taken for columns", takes_the_second_dimension_for_columns, RMS, "3-d")
 
 
@@ -490,3 +540,29 @@ enter("columns by eight", most(multiple=8), replace(RMS, cols=132))
 enter("columns of one block less", most(multiple=64), replace(RMS, cols=127))
 enter("columns of one block more", most(multiple=128), replace(RMS, cols=129))
 enter("columns of half a row", most(cols=32768), replace(RMS, rows=2, cols=65536))
+
+
+# What only other parameters show
+
+
+@misread
+def weight_as_it_is(inputs):
+    return replace(inputs, case=replace(inputs.case, zero_centred=False))
+
+
+@misread
+def weight_of_two(inputs):
+    return replace(inputs, weight=torch.full((inputs.case.cols,), 2.0))
+
+
+@spoilt
+def dweight_cut_to_bf16(inputs, grads):
+    return replace(grads, dweight=grads.dweight.bfloat16().float())
+
+
+for name, plant, changes in (
+    ("zero-centred weight taken as it is", weight_as_it_is, {"zero_centred": True}),
+    ("a weight where there is none", weight_of_two, {"weight": False}),
+    ("dweight in x's dtype", dweight_cut_to_bf16, {"weight_dtype": "fp32"}),
+):
+    FAULTS[name] = Fault(plant, replace(CORRELATED, **changes), "wrong", WRONG)

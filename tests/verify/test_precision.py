@@ -6,7 +6,7 @@ import torch
 
 from harness.cases import Grads, NormCase, make_inputs
 from harness.verify.error_classes import classify, slack
-from harness.verify.precision import Comparison, check, malformed, wider
+from harness.verify.precision import Comparison, check, malformed, to_be_converted
 from tests.mutants.maths import gradients
 from tests.wording import worded
 
@@ -185,7 +185,7 @@ def test_wider_gradients_are_accepted_and_noted():
     grads = gradients(inputs)
     wide = replace(grads, dweight=grads.dweight.float())
     assert malformed(inputs, wide) is None
-    assert wider(inputs, grads) == []
-    assert worded(wider(inputs, wide)) == [
+    assert to_be_converted(inputs, grads) == []
+    assert worded(to_be_converted(inputs, wide)) == [
         "dweight is torch.float32 where torch.bfloat16 was asked for: accepted, and rounded before it is judged"
     ]
