@@ -139,7 +139,7 @@ TEXTS: dict[str, str] = {
     "cut_short": "the run has not ended, or was cut short",
     "others_not_measured": "the others were not measured, or too many of their blocks were void",
     # Layouts.
-    "not_contiguous": "where x or dy is not contiguous; an adapter may declare contiguous_only = True: {parts}",
+    "not_contiguous": "where an input is not contiguous; an adapter may declare contiguous_only = True: {parts}",
     # A gate.
     "no_case_fits_claim": "no case of these results fits the claim",
     "no_case_fits_regression": "no case of these results fits, or neither side supports any",

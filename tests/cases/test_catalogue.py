@@ -70,7 +70,7 @@ def test_the_first_shape_has_every_kind_of_inputs(device):
 
 def test_other_parameters_are_tried_where_none_was_typed():
     cases = cases_on("cuda", Settings(timed=False))
-    assert {case.eps for case in cases if case.inputs == "small-x"} == {1e-5, 1e-6, 1e-3}
+    assert {case.eps for case in cases if case.inputs == "small-x"} == {1e-5, 1e-12, 1e-6, 1e-3}
     assert not_tried(cases) == ["variants (--variant)", "x in fp16 or fp32 (--dtype)"]
     typed = cases_on("cuda", Settings(timed=False, eps=1e-6))
     assert {case.eps for case in typed} == {1e-6}

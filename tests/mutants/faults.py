@@ -397,7 +397,7 @@ def eps_outside(x, centred, eps):
 
 enter("eps left out", exchanged(rstd=without_eps), LAYER, "constant-rows")
 enter("eps left out", exchanged(rstd=without_eps), RMS, "zero-rows")
-for eps in (1e-6, 1e-3):
+for eps in (1e-12, 1e-6, 1e-3):
     fixed = misread(lambda inputs: replace(inputs, eps=1e-5))
     enter(f"eps of 1e-5 where {eps} is asked for", fixed, replace(RMS, eps=eps), "small-x")
 enter("eps outside of the root", exchanged(rstd=eps_outside), RMS, "small-x")

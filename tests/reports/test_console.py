@@ -82,12 +82,12 @@ def test_layouts_that_are_wrong_alike_are_one_line():
     layouts = ("strided-x", "expanded-dy", "summed-dy", "transposed-dy")
     lines = in_layouts(*layouts, inputs=["misaligned"])
     folded = (
-        f"mine: {CASE.key}, 4 layouts: wrong, where x or dy is not contiguous; "
+        f"mine: {CASE.key}, 4 layouts: wrong, where an input is not contiguous; "
         "an adapter may declare contiguous_only = True: dx is off by rho inf"
     )
     assert [line for line in lines if line.startswith("mine: ")] == [
         f"mine: {CASE.key}-misaligned: wrong, dx is off by rho inf",
-        folded[: WIDTH - 1] + "…",
+        folded[: WIDTH - 1].rstrip() + "…",
     ]
 
 

@@ -60,7 +60,7 @@ def test_who_refuses_all_cases_of_a_table_is_named_and_has_no_column():
     nan, strided = (replace(SMALL, inputs=inputs) for inputs in ("nan-x", "strided-x"))
     rows = [row(impl, case=case, status="unsupported") for impl in ("apex", "cudnn") for case in (nan, strided)]
     rows += [row("quack", case=nan), row("quack", case=strided, status="unsupported")]
-    refused, only = render(outcomes([results(*rows, timed=False)]))[4:6]
+    refused, only = render(outcomes([results(*rows, timed=False)]))[5:7]
     assert refused == "Refused by: apex, cudnn."
     assert cells_of(only) == [["inputs", "quack"], ["nan-x", "right"], ["strided-x", "refused"]]
     rows += [row(impl, case=SMALL) for impl in ("apex", "cudnn", "quack")]
