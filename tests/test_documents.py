@@ -19,7 +19,8 @@ from reports import figures
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "results/README.md", "examples/github-actions.yml")),
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "results/README.md")),
+    *sorted((ROOT / "examples").glob("*.yml")),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 PACKAGES = r"(?:harness|impls|reports|tests|docs|results|examples)"

@@ -35,6 +35,28 @@ def load(name):
     return module
 
 
+WORKFLOWS = sorted([*EXAMPLES.glob("github-*.yml"), *(EXAMPLES.parent / ".github/workflows").glob("*.yml")])
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_actions_are_pinned_by_hash(path):
+    used = re.findall(r"uses: (\S+)", path.read_text("utf-8"))
+    assert used
+    assert [action for action in used if not re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", action)] == []
+
+
+def test_code_of_a_pull_request_never_runs_beside_a_token():
+    """What it writes into GITHUB_ENV or onto the path is read by the later steps of its job."""
+    measure, comment = ((EXAMPLES / f"github-{name}.yml").read_text("utf-8") for name in ("actions", "comment"))
+    assert re.search(r"^permissions:\n  contents: read\n\n", measure, re.MULTILINE)
+    assert not re.search(r"token|secrets|\bgh |pull_request_target|: write", measure.partition("\nname:")[2])
+    assert "persist-credentials: false" in measure
+    assert not re.search(r"checkout|normbwd (?!\()|python|pip|found/(?!comment\.md)", comment.partition("\njobs:")[2])
+    (named,) = re.findall(r"^name: (\S+)$", measure, re.MULTILINE)
+    assert f"workflows: [{named}]" in comment
+    assert "github.event.workflow_run.head_sha" in comment
+
+
 @pytest.mark.parametrize("kind", [kind.name for kind in INPUT_KINDS.values() if kind.only in ("any", "weight")])
 def test_example_adapter_is_right_on_inputs_of_every_kind(kind):
     mine = {item.name: item for item in discover([EXAMPLES / "my_norm.py"])}["my-norm"]
