@@ -91,22 +91,12 @@ def test_what_has_no_room_for_them_reads_as_before(launch, monkeypatch):
     assert found == [1, 1]
 
 
-@triton.jit
-def load_with_neighbours(tensor, row, place, shift, rows, cols):
-    """The planted fault: what lies beside a row is not dropped."""
-    begun = (row < rows) & (place // 8 * 8 < cols + shift)
-    return tl.load(tensor + row * cols // 8 * 8 + place, mask=begun, other=0.0)
-
-
-@pytest.mark.parametrize("fault", [False, True])
-def test_rows_are_read_without_their_neighbours(fault, monkeypatch):
+def test_rows_are_read_without_their_neighbours():
     """One row is NaN in x; its neighbours share 16 bytes with it."""
-    if fault:
-        monkeypatch.setattr(one_pass_kernel, "load_shifted", load_with_neighbours)
     inputs = make_inputs(case_with("rms", (), 24, 371, dtype="bf16", weight_dtype="bf16"), seed=3)
     inputs.x[7] = float("nan")
     dx, *_ = gradients(inputs, launch=FLAT)
-    assert (dx.isnan().any(1).nonzero().flatten().tolist() == [7]) is not fault
+    assert dx.isnan().any(1).nonzero().flatten().tolist() == [7]
 
 
 @triton.jit

@@ -225,8 +225,7 @@ def swapped(before, expected, wanted):
 
 
 STALE = {"debug_barrier": lambda self: None}
-NAMES = "arrive", "wait_or_leave", "take", "wait_for_all"
-arrive, wait_or_leave, take, wait_for_all = (getattr(arrivals, name).fn for name in NAMES)
+arrive = arrivals.arrive.fn
 
 
 def unseen(*asked):
@@ -235,62 +234,20 @@ def unseen(*asked):
     return started, seen * 0
 
 
-def started_unseen(words, program, programs):
-    """Count all programs as started with the first."""
-    arrivals.tl.atomic_add(arrivals.STARTED, arrivals.MOST if program == 0 else 0, sem="relaxed")
-
-
-def late_leave(words, *_):
-    """Leave, whether or not all have arrived."""
-    arrivals.tl.atomic_add(arrivals.ARRIVED, 1, sem="relaxed")
-    return arrivals.MOST
-
-
-def own_pieces_alone(*asked):
-    """Stay as if nobody had left."""
-    return wait_or_leave(*asked) // arrivals.MOST
-
-
 def uncapped(_self, one, _other):
     """Let all leave."""
     return one
 
 
-def asked_for_good(words, programs, left):
-    """Give no number back."""
-    piece = take(words, programs, left)
-    if piece == 2 * programs - left - 1:
-        arrivals.tl.atomic_add(arrivals.ASKED, programs, sem="relaxed")
-    return piece
-
-
-def waits_for_fewer(words, started, seen, interpreted):
-    """Count one program twice."""
-    return wait_for_all(words, started, seen + arrivals.WORTH, interpreted)
-
-
-def waits(words, *_):
-    """Wait for programs that have yet to start."""
-    started = arrivals.tl.atomic_add(arrivals.STARTED, 0, sem="relaxed")
-    arrivals.tl.inline_asm_elementwise(arrivals.WAIT, "", [arrivals.ARRIVED, arrivals.all_arrived(started), 0])
-    return 0
-
-
 ARRIVAL_FAULTS = {  # what takes the place of names in arrivals.py, and of what it takes of Triton's language
-    "a start is not counted": ({"start": started_unseen}, {}),
     "an addition is lost": ({}, {"atomic_add": in_two_steps(lambda before, added: before + added)}),
     "a swap is none": ({}, {"atomic_cas": in_two_steps(swapped)}),
-    "a program leaves after all have arrived": ({"wait_or_leave": late_leave}, {}),
-    "nobody leaves": ({"wait_or_leave": waits}, {}),
-    "those that stay take their own pieces alone": ({"wait_or_leave": own_pieces_alone}, {}),
     "what was taken is left": ({"take": lambda *_: arrivals.tl.atomic_add(arrivals.TAKEN, 1, sem="relaxed")}, {}),
-    "numbers are not given back": ({"take": asked_for_good}, {}),
     "all leave": ({}, {"minimum": uncapped}),
     "no release": ({"ARRIVAL": text_without(arrivals.ARRIVAL, "acq_rel")}, {}),
     "no acquire": ({"WAIT": text_without(arrivals.WAIT, "acquire"), "arrive": unseen}, {}),
     "threads do not meet": ({}, STALE),
     "nobody waits": ({"wait_for_all": lambda words, started, *_: arrivals.all_started(started)}, {}),
-    "one program fewer is waited for": ({"wait_for_all": waits_for_fewer}, {}),
 }
 
 
@@ -398,44 +355,10 @@ def test_groups_in_orders_of_chance(chain_count, parts, slots):
     launch_of_groups(chain_count, parts, slots, walks=60)
 
 
-def closed_early(done, units):
-    """The first to see that all work is done takes itself for the last program."""
-    before = report(done, units)
-    return before | 1 if done == groups.DONE and (before >> 32) + units == BASE + 2 else before
-
-
-def done_stored(words, index, count, programs, epoch, units):
-    """Who finds that all is done may find what tells nothing else."""
-    clear(words, index, count, 0, epoch, units)
-    groups.tl.store(words + groups.DONE, units << 32)
-
-
-def released_anyway(chain, now, _parts):
-    """Release a chain although its group is complete: some of its programs have begun."""
-    groups.tl.atomic_add(chain, groups.RELEASED - (now & groups.RELEASED), sem="relaxed")
-    return now | groups.RELEASED
-
-
-def claimed_in_two_steps(chain, now):
-    """Claim an item that another program may claim too."""
-    if not now & groups.RELEASED:
-        return groups.NO_ITEM
-    (before,) = groups.tl.load(np.array([chain]), volatile=True)
-    groups.tl.store(chain, int(before) + groups.ITEM)
-    return int(before) >> 32
-
-
-def found_where_nobody_began(seen, *rest):
-    """Look for no chain but those that no program has joined."""
-    return find_work(np.where(seen & 0xFFFF, rest[3], seen), *rest)
-
-
-report, clear, find_work = groups.report.fn, groups.clear.fn, groups.find_work.fn
+report = groups.report.fn
 PAIR, PAIRS = (1, 2, 2), (2, 2, 3)  # launches: chains, parts and programs at a time
 GROUP_FAULTS = {  # as those of arrivals, then the launch, and how many orders of chance show it; 0 is every order
     "an item is claimed twice": ({}, {"atomic_add": in_two_steps(lambda before, added: before + added)}, (2, 1, 2), 0),
-    "a late program finds all closed": ({"report": closed_early}, {}, (2, 1, 2), 1000),
-    "what says that all is done is stored": ({"clear": done_stored}, {}, (2, 1, 2), 0),
     "no release": (
         {},
         {"atomic_add": lambda self, place, value, sem: self._to_all(self.program.atomic(word(place), "add", value))},
@@ -444,13 +367,10 @@ GROUP_FAULTS = {  # as those of arrivals, then the launch, and how many orders o
     ),
     "no acquire": ({"WAIT": text_without(groups.WAIT, "acquire")}, {}, (2, 1, 2), 0),
     "threads do not meet": ({}, STALE, (2, 1, 2), 0),
-    "a complete group is released": ({"release": released_anyway}, {}, PAIR, 500),
-    "two programs claim one item": ({"claim": claimed_in_two_steps}, {}, PAIRS, 500),
     "a group is waited for without end": ({"MOST_POLLS": 1 << 30}, {}, (1, 2, 1), 1),
     "nobody waits for sums and partials": ({"wait_for": lambda *_: None}, {}, PAIRS, 100),
     "the words are left as they are": ({"clear": lambda *_: None}, {}, PAIR, 10),
     "what was done is forgotten": ({"report": lambda done, _units: report(done, 0)}, {}, PAIR, 10),
-    "chains that somebody joined are not found": ({"find_work": found_where_nobody_began}, {}, PAIRS, 100),
 }
 
 
