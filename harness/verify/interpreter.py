@@ -6,7 +6,6 @@ import importlib.util
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from harness.records.reasons import Reason
@@ -14,17 +13,10 @@ from harness.records.reasons import Reason
 NEVER_TIMED = Reason("interpreted")
 
 
-@dataclass
-class Interpreted:
-    """How many Triton kernels the interpreter has run."""
-
-    kernels: int = 0
-
-
 @contextmanager
-def watch_interpreter() -> Generator[Interpreted]:
-    """Count the kernels that run in the interpreter, on any thread, as long as the context lasts."""
-    interpreted = Interpreted()
+def watch_interpreter() -> Generator[list[object]]:
+    """Gather the kernels that run in the interpreter, on any thread, as long as the context lasts."""
+    interpreted: list[object] = []
     if os.environ.get("TRITON_INTERPRET") != "1" or importlib.util.find_spec("triton") is None:
         yield interpreted
         return
@@ -34,7 +26,7 @@ def watch_interpreter() -> Generator[Interpreted]:
     run = launcher.__call__
 
     def counted(executor: Any, *arguments: Any, **options: Any) -> Any:
-        interpreted.kernels += 1
+        interpreted.append(executor)
         return run(executor, *arguments, **options)
 
     launcher.__call__ = counted

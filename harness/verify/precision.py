@@ -39,20 +39,15 @@ def malformed(inputs: Inputs, grads: object) -> Reason | None:
 def to_be_converted(inputs: Inputs, grads: Grads) -> list[Reason]:
     """A note for each gradient of a wider dtype than asked for, or with strides where all inputs are contiguous."""
     expected = {gradient.name: torch_dtype(gradient.dtype_in(inputs.case)) for gradient in gradients_of(inputs.case)}
-    wanted = {name: tensor for name, tensor in grads.tensors().items() if name in expected}
-    strided = all(tensor.is_contiguous() for tensor in inputs.tensors().values())
-    return [
-        *(
-            Reason("wider_dtype", {"tensor": name, "dtype": str(tensor.dtype), "expected": str(expected[name])})
-            for name, tensor in wanted.items()
-            if tensor.dtype != expected[name]
-        ),
-        *(
-            Reason("other_strides", {"tensor": name, "strides": str(tensor.stride())})
-            for name, tensor in wanted.items()
-            if strided and not tensor.is_contiguous()
-        ),
-    ]
+    contiguous = all(tensor.is_contiguous() for tensor in inputs.tensors().values())
+    notes: list[Reason] = []
+    for name, dtype in expected.items():
+        tensor = grads.tensors()[name]
+        if tensor.dtype != dtype:
+            notes.append(Reason("wider_dtype", {"tensor": name, "dtype": str(tensor.dtype), "expected": str(dtype)}))
+        if contiguous and not tensor.is_contiguous():
+            notes.append(Reason("other_strides", {"tensor": name, "strides": str(tensor.stride())}))
+    return notes
 
 
 def _malformed(gradient: CaseTensor, inputs: Inputs, tensor: Any) -> Reason | None:

@@ -196,7 +196,7 @@ class Trial:
             before.restore()
         fault = precision.malformed(inputs, answer)
         harm = fault or robustness.harm(self.pristine, inputs, answer, implementation.in_place)
-        return Prepared(backward, inputs, seconds, bool(interpreted.kernels), harm)
+        return Prepared(backward, inputs, seconds, bool(interpreted), harm)
 
     def _verify(self, implementation: Implementation, prepared: Prepared) -> VerifyResult:
         """Verify an implementation; one whose first call did harm is wrong, and is not called again."""

@@ -50,11 +50,11 @@ def test_the_watch_ends():
     with watch_interpreter() as interpreted:
         copied(torch.zeros(300))
     copied(torch.zeros(300))
-    assert interpreted.kernels == 1
+    assert len(interpreted) == 1
 
 
 def test_nothing_is_watched_where_triton_compiles(monkeypatch):
     monkeypatch.delenv("TRITON_INTERPRET")
     with watch_interpreter() as interpreted:
         copied(torch.zeros(300))
-    assert interpreted.kernels == 0
+    assert not interpreted

@@ -189,3 +189,13 @@ def test_wider_gradients_are_accepted_and_noted():
     assert worded(to_be_converted(inputs, wide)) == [
         "dweight is torch.float32 where torch.bfloat16 was asked for: accepted, and rounded before it is judged"
     ]
+
+
+def test_gradients_that_are_strided_where_no_input_is_are_noted():
+    inputs = make_inputs(RMS, 1)
+    grads = gradients(inputs)
+    strided = replace(grads, dx=grads.dx.t().contiguous().t())
+    assert worded(to_be_converted(inputs, strided)) == [
+        f"dx has strides (1, {RMS.rows}), though every input is contiguous: it may have to be copied"
+    ]
+    assert to_be_converted(make_inputs(replace(RMS, inputs="transposed-x"), 1), strided) == []
