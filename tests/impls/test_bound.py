@@ -16,7 +16,7 @@ from impls.inhouse.model import forward, rms_norm
 from impls.inhouse.model.operands import NormOptions, Operands
 from impls.inhouse.problem import LAUNCHES, SM_MARGIN
 from impls.inhouse.tensors import ExtraOperands, Extras
-from tests.impls.test_model_variants import HEADS, VARIANTS, Tried
+from tests.impls.model_cases import HEADS, VARIANTS, Tried
 
 ROWS, COLS = 6, 8
 NAMES = ["dx", "dweight", "dbias", "partial", "state", "dy", "x", "weight", "mean", "rstd", "extra", "rows", "OPTION"]
@@ -425,14 +425,14 @@ def test_a_wrong_argument_is_refused_after_a_kept_call(gpu):
 
 
 @pytest.mark.parametrize("name", ["plain", *VARIANTS, *HEADS])
-def test_every_variant_starts_what_was_kept_with_its_own_tensors(name, gpu, monkeypatch):
+def test_every_variant_starts_what_was_kept_with_its_own_tensors(name, gpu):
     tried = [Tried(True, name) for _ in range(3)]  # two, as the first backward asks for more memory of the stream
     for each in tried[:2]:
-        each.results(each.ours, monkeypatch)
+        each.results(each.ours)
     gpu.ordinary.clear()
     gpu.started.clear()
     tried = tried[2]
-    outputs, _, _ = tried.results(tried.ours, monkeypatch)
+    outputs, _, _ = tried.results(tried.ours)
     assert gpu.ordinary == []
     (_, grid, _, forth), (_, _, _, back) = gpu.started
     assert grid == (tried.x.numel() // tried.x.shape[-1], 1, 1)

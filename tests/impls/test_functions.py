@@ -6,66 +6,15 @@ import sys
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 
 from impls.inhouse.launch import KernelCall
 from impls.inhouse.model import layer_norm, rms_norm
+from tests.impls.model_cases import COLS, Tried, agree, near
 from tests.impls.toy_models import OURS, SPOILED, TORCHS, Block, losses
 
-COLS = 40
 NORMS = [("rms", True, False), ("rms", False, False)]
 NORMS += [("layer", *each) for each in ((True, True), (True, False), (False, False))]
-
-
-class Tried:
-    """A norm with its inputs: x of `shape`, parameters as asked for, and the dy that goes back."""
-
-    def __init__(self, norm, weight, bias, shape=(6, COLS), dtype=torch.float32, weight_dtype=None, zero_centred=False):
-        generator = torch.Generator().manual_seed(7)
-
-        def normal(*shape, about=0.0, spread=1.0, dtype=dtype):
-            return (torch.randn(shape, generator=generator) * spread + about).to(dtype)
-
-        weight_dtype = weight_dtype or dtype
-        self.norm, self.zero_centred, self.eps = norm, zero_centred, 1e-5
-        about = 0.0 if zero_centred else 1.0
-        self.x = normal(*shape, about=0.25).requires_grad_()
-        self.dy = normal(*shape)
-        self.weight = (
-            normal(shape[-1], about=about, spread=0.1, dtype=weight_dtype).requires_grad_() if weight else None
-        )
-        self.bias = normal(shape[-1], spread=0.1, dtype=weight_dtype).requires_grad_() if bias else None
-
-    @property
-    def leaves(self):
-        return [each for each in (self.x, self.weight, self.bias) if each is not None]
-
-    def ours(self, x, *parameters):
-        weight, bias = [*parameters, None, None][:2]
-        if self.norm == "rms":
-            return rms_norm(x, weight, self.eps, zero_centred=self.zero_centred)
-        return layer_norm(x, weight, bias, self.eps, zero_centred=self.zero_centred)
-
-    def torchs(self, x, *parameters):
-        weight, bias = [*parameters, None, None][:2]
-        if weight is not None and self.zero_centred:
-            weight = 1 + weight
-        if self.norm == "rms":
-            return F.rms_norm(x, x.shape[-1:], weight, self.eps)
-        return F.layer_norm(x, x.shape[-1:], weight, bias, self.eps)
-
-    def results(self, function, dtype=None):
-        """y and the gradient of every leaf, in another dtype throughout if one is given."""
-        leaves = [each.detach().to(dtype or each.dtype).requires_grad_() for each in self.leaves]
-        y = function(*leaves)
-        return [y.detach(), *torch.autograd.grad(y, leaves, self.dy.to(y.dtype))]
-
-
-def near(found, wanted):
-    for ours, theirs in zip(found, wanted, strict=True):
-        assert ours.dtype == theirs.dtype
-        torch.testing.assert_close(ours, theirs, rtol=2e-5, atol=2e-5)
 
 
 @pytest.mark.parametrize("zero_centred", [False, True])
@@ -74,19 +23,19 @@ def near(found, wanted):
 def test_fp32_is_what_torch_gives(norm, weight, bias, shape, zero_centred):
     if zero_centred and not weight:
         return
-    tried = Tried(norm, weight, bias, shape, zero_centred=zero_centred)
-    near(tried.results(tried.ours), tried.results(tried.torchs))
+    agree(Tried(norm == "layer", shape=shape, weight=weight, bias=bias, zero_centred=zero_centred))
 
 
 @pytest.mark.parametrize("shape", [(0, COLS), (2, 0, COLS)])
 @pytest.mark.parametrize("norm", ["rms", "layer"])
 def test_no_rows_give_zero_parameter_gradients(norm, shape):
-    tried = Tried(norm, True, norm == "layer", shape)
-    y, dx, *of_parameters = tried.results(tried.ours)
-    assert y.shape == dx.shape == shape
-    assert all(torch.equal(each, torch.zeros(COLS)) for each in of_parameters)
-    leaves = tried.leaves
-    assert torch.autograd.grad(tried.ours(*leaves).sum(), leaves)[0].shape == shape  # dy is one number, expanded
+    tried = Tried(norm == "layer", shape=shape)
+    (y,), gradients, _ = tried.results(tried.ours)
+    assert y.shape == gradients.pop("x").shape == shape
+    assert all(torch.equal(each, torch.zeros(COLS)) for each in gradients.values())
+    assert (
+        torch.autograd.grad(tried.ours(**tried.leaves).sum(), tried.x)[0].shape == shape
+    )  # dy is one number, expanded
 
 
 @pytest.mark.parametrize("norm", ["rms", "layer"])
@@ -100,9 +49,10 @@ def test_no_rows_give_zero_parameter_gradients(norm, shape):
     ],
 )
 def test_whatever_strides_dy_has(norm, change):
-    tried = Tried(norm, True, False)
+    tried = Tried(norm == "layer", bias=False, shape=(6, COLS))
     ours, theirs = (
-        torch.autograd.grad(change(function(*tried.leaves)), tried.leaves) for function in (tried.ours, tried.torchs)
+        torch.autograd.grad(change(function(**tried.leaves)), [*tried.leaves.values()])
+        for function in (tried.ours, tried.torchs)
     )
     for got, wanted in zip(ours, theirs, strict=True):
         torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-4 * wanted.abs().max().item())
@@ -123,7 +73,7 @@ def test_whatever_strides_dy_has(norm, change):
     ],
 )
 def test_whatever_strides_x_has(norm, view):
-    tried = Tried(norm, False, False, (4, 6, 5))
+    tried = Tried(norm == "layer", weight=False, bias=False, shape=(4, 6, 5))
     dy = torch.randn(view(tried.x).shape, generator=torch.Generator().manual_seed(1))
     results = []
     for function in (tried.ours, tried.torchs):
@@ -134,17 +84,15 @@ def test_whatever_strides_x_has(norm, view):
         torch.testing.assert_close(got, wanted, rtol=2e-5, atol=1e-3)  # one column: a difference of equals, times 300
 
 
-@pytest.mark.parametrize("wanting", [0, 1, 2])
+@pytest.mark.parametrize("wanting", ["x", "weight", "bias"])
 def test_a_gradient_to_one_leaf_alone(wanting):
-    tried = Tried("layer", True, True)
-    leaf = tried.leaves[wanting]
-    leaves = [each if each is leaf else each.detach() for each in tried.leaves]
-    y = tried.ours(*leaves)
-    y.backward(tried.dy)
-    assert [each.grad is not None for each in leaves] == [each is leaf for each in leaves]
-    torch.testing.assert_close(leaf.grad, tried.results(tried.torchs)[1 + wanting], rtol=2e-5, atol=2e-5)
+    tried = Tried(True)
+    leaves = tried.leaves | {name: each.detach() for name, each in tried.leaves.items() if name != wanting}
+    tried.ours(**leaves).backward(tried.came_back[0])
+    assert [name for name, each in leaves.items() if each.grad is not None] == [wanting]
+    near([leaves[wanting].grad], [tried.results(tried.torchs)[1][wanting]])
     with torch.no_grad():
-        assert not tried.ours(*tried.leaves).requires_grad
+        assert not tried.ours(**tried.leaves).requires_grad
 
 
 # ------------------------------------------------------------------------------------------------ under torch's tools
