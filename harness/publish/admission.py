@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -75,65 +76,53 @@ def judge(path: Path, checkout: Path = CHECKOUT) -> Judged:
     of_file = [] if path.name.endswith(PACKED_SUFFIX) else [f"not packed: a published file ends in {PACKED_SUFFIX}"]
     if path.parent.name != results.run.device.profile:
         of_file.append(f"not in the folder of its device, {results.run.device.profile}")
-    of_file += [
-        f"{trace} tells of the machine or of its user; `normbwd publish` leaves it out" for trace in found_traces
-    ]
-    of_file += [
-        f"{revision} is no commit of this repository; measure a commit that main has"
-        for revision in results.revisions
-        if is_unknown(revision, checkout)
-    ]
+    of_file += [f"{each} tells of the machine or of its user; `normbwd publish` leaves it out" for each in found_traces]
+    unknown = [revision for revision in results.revisions if is_unknown(revision, checkout)]
+    of_file += [f"{each} is no commit of this repository; measure a commit that main has" for each in unknown]
     return Judged(path, (*of_file, *faults(results)))
 
 
 def too_large(folder: Path) -> Judged | None:
     """The fault of a device's folder whose results files have too many bytes; None where they are small enough."""
-    total_bytes = sum(path.stat().st_size for path in folder.glob(f"*{PACKED_SUFFIX}"))
-    if total_bytes <= MOST_BYTES:
-        return None
-    return Judged(
-        folder, (f"{total_bytes / 1e6:.1f} MB of results, of at most {MOST_BYTES / 1e6:g}; delete what is stale",)
-    )
+    megabytes = sum(path.stat().st_size for path in folder.glob(f"*{PACKED_SUFFIX}")) / 1e6
+    fault = f"{megabytes:.1f} MB of results, of at most {MOST_BYTES / 1e6:g}; delete what is stale"
+    return Judged(folder, (fault,)) if megabytes > MOST_BYTES / 1e6 else None
 
 
 def is_unknown(revision: str | None, checkout: Path) -> bool:
     """Whether a revision is no commit of this repository; False in a shallow clone, which cannot tell."""
-    if revision is None or not COMMIT.fullmatch(revision):
-        return False  # `_revision` reports it
-    return _git(checkout, "rev-parse", "--is-shallow-repository") == "false" and (
-        _git(checkout, "cat-file", "-t", revision) != "commit"
-    )
 
+    def git(*arguments: str) -> str:
+        asked = subprocess.run(["git", "-C", str(checkout), *arguments], capture_output=True, text=True, check=False)
+        return asked.stdout.strip()
 
-def _git(checkout: Path, *arguments: str) -> str | None:
-    try:
-        process = subprocess.run(["git", "-C", str(checkout), *arguments], capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return process.stdout.strip()
+    if revision is None or not COMMIT.fullmatch(revision) or not shutil.which("git"):
+        return False  # `faults` reports it
+    return git("rev-parse", "--is-shallow-repository") == "false" and git("cat-file", "-t", revision) != "commit"
 
 
 def faults(results: Results) -> tuple[str, ...]:
     """The faults that speak against publishing a run, and what to do; empty where there are none."""
-    rules = (_finished, _claim, _revision, _provenance, _processes, _selftests, _alone, _void)
+    rules = (_of_run, _of_revisions, _of_provenance, _of_timing)
     return tuple(fault for rule in rules for fault in rule(results))
 
 
-def _finished(results: Results) -> Iterator[str]:
+def _of_run(results: Results) -> Iterator[str]:
     if results.end is None or results.end.interrupted:
         yield "not finished; go on with it by --resume"
     if not any(row.status in RANKED for row in results.rows):
         yield "nothing in it passed"
-
-
-def _claim(results: Results) -> Iterator[str]:
     if results.run.device.profile == "cpu":
         yield "measured on a CPU, whose times are not ranked"
     if results.run.settings.quick:
         yield "measured with --quick, which is a look and no claim"
+    if most := max((record.other_processes for record in results.conditions), default=0):
+        yield f"others used the device as well ({most} at a time); measure it alone"
+    if "cuda" in results.run.libraries and any(not record.sm_clock_mhz for record in results.conditions):
+        yield "no clocks were read, so that a throttled block went unseen; install nvidia-ml-py"
 
 
-def _revision(results: Results) -> Iterator[str]:
+def _of_revisions(results: Results) -> Iterator[str]:
     for revision in results.revisions:
         if revision is None:
             yield "no revision; measure it from a git checkout, or state it in NORMBWD_REVISION"
@@ -143,7 +132,7 @@ def _revision(results: Results) -> Iterator[str]:
             yield f"{revision} is no commit; measure it from a git checkout"
 
 
-def _provenance(results: Results) -> Iterator[str]:
+def _of_provenance(results: Results) -> Iterator[str]:
     run = results.run
     absent = [name for name in NEEDED if name not in run.libraries]
     if run.device.profile != "cpu" and not run.libraries.keys() & {"cuda", "rocm"}:
@@ -167,7 +156,7 @@ def _is_stated(source: str, libraries: dict[str, str]) -> bool:
     return is_own(source) or not source.endswith(".py") or Path(source).name in libraries
 
 
-def _processes(results: Results) -> Iterator[str]:
+def _of_timing(results: Results) -> Iterator[str]:
     settings = results.run.settings
     if not settings.timed:
         return
@@ -176,36 +165,22 @@ def _processes(results: Results) -> Iterator[str]:
         measured.setdefault(row.case.key, set()).add(row.process)
     if keys := [key for key, processes in measured.items() if processes != set(range(settings.processes))]:
         yield f"not all of the {settings.processes} processes measured {_some(keys)}; go on with it by --resume"
-
-
-def _selftests(results: Results) -> Iterator[str]:
-    if not results.run.settings.timed:
-        return
     for when, rows in untested(results).items():
         if rows:
             numbers = ", ".join(map(str, sorted({row.process for row in rows})))
             yield f"no self-test {when} the cases of process {numbers}; measure it again"
     if failed := evidence.failed_checks(results.selftests):
         yield f"the self-test failed ({', '.join(failed)}); see docs/method.md"
-
-
-def _alone(results: Results) -> Iterator[str]:
-    if most := max((record.other_processes for record in results.conditions), default=0):
-        yield f"others used the device as well ({most} at a time); measure it alone"
-    if "cuda" in results.run.libraries and any(not record.sm_clock_mhz for record in results.conditions):
-        yield "no clocks were read, so that a throttled block went unseen; install nvidia-ml-py"
-
-
-def _void(results: Results) -> Iterator[str]:
-    too_void: dict[str, float] = {}
-    for row in last_rows(results.rows):
-        for context, share in evidence.void_shares(row).items():
-            key = row.case.key if context == COLD else f"{row.case.key} {context}"
-            if share > evidence.MOST_VOIDED:
-                too_void[key] = max(share, too_void.get(key, 0.0))
-    if too_void:
+    void = [
+        (share, row.case.key if context == COLD else f"{row.case.key} {context}")
+        for row in last_rows(results.rows)
+        for context, share in evidence.void_shares(row).items()
+        if share > evidence.MOST_VOIDED
+    ]
+    if void:
+        names = _some([*dict.fromkeys(name for _, name in void)])
         yield (
-            f"up to {100 * max(too_void.values()):.0f} % of the blocks of {_some([*too_void])} are void, "
+            f"up to {100 * max(void)[0]:.0f} % of the blocks of {names} are void, "
             f"of at most {100 * evidence.MOST_VOIDED:.0f} %; `normbwd publish` measures such a case again"
         )
 
