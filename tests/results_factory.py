@@ -262,6 +262,13 @@ def results(
     )
 
 
+def gateable(*rows, **more):
+    """A file of these rows with all that a gate asks for: a self-test of each process that measured them."""
+    processes = sorted({row.process for row in rows})
+    selftests = more.pop("selftests", ()) or [selftest(process=process) for process in processes]
+    return results(*rows, selftests=selftests, **({"processes": len(processes)} | more))
+
+
 def outcomes(runs):
     """The outcomes of these files together."""
     return join_outcomes([compare(run) for run in runs])

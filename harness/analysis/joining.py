@@ -29,6 +29,7 @@ from harness.records.schema import RANKED, SAME_TRAFFIC_ADD, Role, RowRecord, Se
 TIMES_T0 = 10  # a time below so many t0, the reading of two events with nothing between them, is not ranked
 GRAVEST_FIRST: tuple[Status, ...] = (
     "wrong",
+    "impossible",
     "crashed",
     "timeout",
     "oom",
@@ -139,23 +140,34 @@ class Joined:
 class JoinedCase(dict[tuple[str, Role], Joined]):
     """The joined rows of one case by (implementation, role), and the reasons for no verdict on them.
 
-    `interference` concerns all of them, `disturbed` single implementations; `set_aside` are the processes whose times
-    do not count.
+    `interference` concerns all of them, `disturbed` the speed of single implementations, `incomplete` all that is said
+    of one; `set_aside` are the processes whose times do not count.
     """
 
     def __init__(self, joined: Mapping[tuple[str, Role], Joined], interference: Reason | None = None) -> None:
         super().__init__(joined)
         self.interference = interference
         self.disturbed: dict[str, Reason] = {}
+        self.incomplete: dict[str, Reason] = {}
         self.set_aside = frozenset[int]().union(*(each.set_aside for each in joined.values()))
 
     def no_verdict_reason(self, *impls: str) -> Reason | None:
         """Why there is no verdict on the speed of these implementations on this case, or None."""
-        disturbed = [impl for impl in impls if impl in self.disturbed]
+        reasons = self.disturbed | self.incomplete
+        disturbed = [impl for impl in impls if impl in reasons]
         if self.interference or not disturbed:
             return self.interference
-        reason = self.disturbed[disturbed[0]]
+        reason = reasons[disturbed[0]]
         return reason if len(impls) == 1 else Reason("of_impl", {"impl": disturbed[0]}, [reason])
+
+    def find_incomplete(self, processes: int) -> None:
+        """Fill `incomplete` with the implementations that lack rows of a process, or their verification."""
+        for (impl, role), joined in self.items():
+            missing = sorted(set(range(processes)) - {row.process for row in joined.rows})
+            if missing and any(row.timing for row in joined.rows):
+                self.incomplete[impl] = Reason("rows_missing", {"missing": missing})
+            elif role == "impl" and any(row.status in RANKED and not row.verification for row in joined.rows):
+                self.incomplete[impl] = Reason("not_verified")
 
     def find_disturbed(self, baseline: str) -> None:
         """Fill `disturbed` with the implementations whose ratios over the baseline show interference."""

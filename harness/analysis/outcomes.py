@@ -14,7 +14,7 @@ from harness.records.reasons import Reason, together
 from harness.records.run_records import ImplRecord, RunRecord
 from harness.records.schema import Status
 
-FAILED: tuple[Status, ...] = ("wrong", "crashed", "timeout", "oom")
+FAILED: tuple[Status, ...] = ("wrong", "impossible", "crashed", "timeout", "oom")
 NOT_RUN: tuple[Status, ...] = ("missing", "unsupported")
 
 

@@ -22,6 +22,12 @@ def moved_bytes(case: NormCase) -> int:
     return sum(tensor.size_bytes(case) for tensor in tensors_of(case) if tensor.traffic)
 
 
+def shortest_possible_us(case: NormCase, datasheet_gbps: float) -> float:
+    """The microseconds that reading x and dy once takes at the datasheet's rate: no cold backward is faster."""
+    read = sum(tensor.size_bytes(case) for tensor in tensors_of(case) if tensor.name in ("x", "dy"))
+    return read / datasheet_gbps / 1e3
+
+
 def same_traffic_add(inputs: Inputs) -> Callable[[], object]:
     """An elementwise kernel that reads and writes as many activations as a case's backward; vectors are left out.
 

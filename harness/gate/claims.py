@@ -41,6 +41,8 @@ def _judge_case(case: NormCase, joined: JoinedCase, claim: Claim) -> Verdict | N
         return None
     elif mine is None or not was_tried:
         outcome, reason = "ERROR", not_measured(claim.impl, mine)
+    elif missing := joined.incomplete.get(claim.impl):
+        outcome, reason = "INCONCLUSIVE", Reason("of_impl", {"impl": claim.impl}, [missing])
     elif claim.over is None:
         outcome, reason = "PASS", Reason("right_and_deterministic" if claim.deterministic else "right")
     else:

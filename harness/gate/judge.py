@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from harness.analysis.joining import JoinedCase, by_case
+from harness.analysis.joining import JoinedCase, by_case, untested
 from harness.analysis.verdicts import Verdict
 from harness.cases import NormCase
 from harness.errors import UsageError, name_hint
 from harness.gate.claims import judge_claim
 from harness.gate.limits import Claim, Limits, Regression
 from harness.gate.regressions import judge_regression
+from harness.records.contexts import HOST
 from harness.records.file import Results
+from harness.records.reasons import Reason
 
 
 def only(files: Sequence[Results]) -> Results:
@@ -73,7 +75,14 @@ def join_contexts(results: Results, limits: Iterable[Claim | Regression]) -> dic
     optional = [limit.context for limit in limits if isinstance(limit, Claim) and limit.where_measured]
     needed = [limit.context for limit in limits if not (isinstance(limit, Claim) and limit.where_measured)]
     contexts = dict.fromkeys([*needed, *(context for context in optional if context in results.contexts)])
-    return {context: by_case(results.in_context(context)) for context in contexts}
+    untested_cases = {row.case for row in untested(results)["before"] if row.case.device == "cuda"}
+    joined_by_context = {context: by_case(results.in_context(context)) for context in contexts}
+    for context, cases in joined_by_context.items():
+        for case, joined in cases.items():
+            joined.find_incomplete(results.run.settings.processes)
+            if context != HOST and case in untested_cases:
+                joined.interference = joined.interference or Reason("selftest_missing")
+    return joined_by_context
 
 
 def judge_one(cases: Mapping[NormCase, JoinedCase] | None, limit: Claim | Regression) -> list[Verdict]:

@@ -78,7 +78,10 @@ def _tested_or_verdict(case: NormCase, joined: JoinedCase, limit: Regression) ->
         return Verdict(limit.subject, case, outcome, reason, measured)
 
     head, base = (joined.get((name, "impl")) for name in limit.names)
-    if (without_times := _judge_status(head, base, limit)) is not None:
+    without_times = _judge_status(head, base, limit)
+    if (missing := joined.incomplete.get(limit.head)) and (without_times is None or without_times[0] == "PASS"):
+        return verdict("INCONCLUSIVE", Reason("of_impl", {"impl": limit.head}, [missing]))
+    if without_times is not None:
         return verdict(*without_times)
     try:
         processes = pairs(base, head)
@@ -143,9 +146,6 @@ def _judge_geomean(limit: Regression, tested: Sequence[TestedCase]) -> list[Verd
     if len(tested) < 2:
         return []
     shared = [process for process in tested[0].logs if all(process in case.logs for case in tested)]
-    if not shared:
-        reason = Reason("no_process_for_mean")
-        return [Verdict(limit.subject, None, "INCONCLUSIVE", reason)]
     mean = mean_of_logs([[case.logs[process] for process in shared] for case in tested])
     loss = _loss(mean, math.log1p(limit.geomean_effect), len(tested))
     if loss.p <= 1 - CONFIDENCE:

@@ -23,7 +23,9 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from harness.cases import NormCase
 from harness.errors import UnavailableError, UsageError
+from harness.records import impossible
 from harness.records.contexts import COLD, HOST
+from harness.records.reason_texts import sentence
 from harness.records.reasons import Reason
 from harness.records.run_records import EndRecord, GpuRecord, ResumedRecord, RunRecord
 from harness.records.schema import Budget, ConditionsRecord, RowRecord, SanitizerRecord, SelfTestRecord, worst
@@ -175,10 +177,14 @@ def load(path: Path, torn: bool = False) -> Results:
         rows += isinstance(record, RowRecord)
         records.append(record)
     ends = _only(EndRecord, records)
+    end = reduce(_add_sittings, ends) if ends else None
+    timed = _only(RowRecord, records)
+    if end and (reason := impossible.longer_than_run(timed, end, len(_only(GpuRecord, records)))):
+        raise UsageError(f"{path} cannot be what a run measured: {sentence(reason)}; measure again")
     return Results(
         run,
-        _only(RowRecord, records),
-        reduce(_add_sittings, ends) if ends else None,
+        [impossible.checked(row, run.device.datasheet_gbps) for row in timed],
+        end,
         tuple(_only(SelfTestRecord, records)),
         tuple(_only(ConditionsRecord, records)),
         tuple(_only(SanitizerRecord, records)),

@@ -105,6 +105,7 @@ TEXTS: dict[str, str] = {
     "configuration_of_file": "configuration: {name}, of {file}",
     "default_configuration": "configuration: the default; {file} has no faster one",
     # Why a time is not ranked, or a ratio not formed.
+    "impossible": "{us:us} us, and to read x and dy alone takes {least_us:us} us at the datasheet's {gbps:.0f} GB/s",
     "unproven": "unproven: the device may have waited for the host, so host time may be inside",
     "not_times": "a sample is not a positive number of microseconds",
     "too_short": "below {times_t0} x t0 ({limit_us:us} us): shown, not ranked",
@@ -140,6 +141,11 @@ TEXTS: dict[str, str] = {
     "others_not_measured": "the others were not measured, or too many of their blocks were void",
     # Layouts.
     "not_contiguous": "where an input is not contiguous; an adapter may declare contiguous_only = True: {parts}",
+    # A file that cannot be as it is.
+    "longer_than_run": "its samples take {sampled_s:.0f} s in all, and the run took {wall_s:.0f} s",
+    "rows_missing": "rows of processes {missing} are missing",
+    "selftest_missing": "the self-test of its process is missing",
+    "not_verified": "no record of its verification",
     # A gate.
     "no_case_fits_claim": "no case of these results fits the claim",
     "no_case_fits_regression": "no case of these results fits, or neither side supports any",
@@ -156,7 +162,6 @@ TEXTS: dict[str, str] = {
     "slower": "slower by more than delta",
     "not_slower": "not slower by more than delta",
     "maybe_slower": "may be slower by more than delta",
-    "no_process_for_mean": "no process measured all cases, so there is no mean over them",
     "slower_on_the_whole": "slower by more than delta on the whole",
     "not_slower_on_the_whole": "not slower by more than delta on the whole",
     "maybe_slower_on_the_whole": "may be slower by more than delta on the whole",

@@ -21,7 +21,7 @@ from harness.records.packed_samples import PackedSamples
 from harness.records.reasons import OptionalReason, Reason
 from harness.records.settings import Flush
 
-Status = Literal["ok", "wrong", "nondeterministic", "unsupported", "missing", "crashed", "timeout", "oom"]
+Status = Literal["ok", "wrong", "impossible", "nondeterministic", "unsupported", "missing", "crashed", "timeout", "oom"]
 RANKED: tuple[Status, ...] = ("ok", "nondeterministic")
 # An implementation; the same-traffic add; the A/A twin: the baseline's second appearance in the same blocks.
 Role = Literal["impl", "floor", "again"]
@@ -32,6 +32,8 @@ ErrorClass = Literal["exact", "one extra rounding", "two", "three", "flushes sub
 Condition = Literal["side stream", "graph replay", "shuffled allocator", "busy device", "held multiprocessors"]
 Tool = Literal["memcheck", "initcheck", "racecheck", "synccheck"]  # of compute-sanitizer
 TOOLS: tuple[Tool, ...] = get_args(Tool)
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Number = Annotated[int, Field(ge=0, lt=1_000_000)]  # of a process, a GPU or a block
 
 
 BEYOND_PLAIN = ("features", "dropout_p", "heads", "projection")
@@ -114,8 +116,8 @@ class Timing(Record):
 
     group: str
     flush: Flush
-    samples_us: list[float]
-    blocks: list[int]
+    samples_us: list[NotNegative]
+    blocks: list[Number]
     voided: list[VoidBlocks] = []
     proven: bool = True
     waited: int = 0
@@ -133,6 +135,12 @@ class Timing(Record):
         if isinstance(voided := read.get("voided"), dict):  # of an older file
             read["voided"] = [{"cause": cause, "blocks": blocks} for cause, blocks in voided.items()]
         return read
+
+    @model_validator(mode="after")
+    def _in_blocks(self) -> Timing:
+        if len(self.blocks) != len(self.samples_us) or len(set(self.blocks)) < len(self.blocks):
+            raise ValueError("each sample must have a block of its own")
+        return self
 
     @field_serializer("blocks")
     def _only_gaps(self, blocks: list[int]) -> list[int] | None:
@@ -199,8 +207,8 @@ class RowRecord(Record):
     timing: Timing | None = None
     untimed: OptionalReason = Field(default=None, description="why a row that passed has no timing")
     verification: Verification | None = None
-    process: int = Field(default=0, description="which of the run's processes measured it")
-    gpu: int | None = Field(default=None, description="which of a fleet's GPUs it was measured on")
+    process: Number = Field(default=0, description="which of the run's processes measured it")
+    gpu: Number | None = Field(default=None, description="which of a fleet's GPUs it was measured on")
     kernels: list[Kernel] | None = None
     kernel_totals: KernelTotals | None = None
     kernels_note: OptionalReason = Field(default=None, description="why the kernels are unknown or in doubt")
@@ -233,12 +241,12 @@ class Budget(Record):
     the slope of large copies, `event_offset_us` what events read beyond the profiler's lead and span of one kernel.
     """
 
-    t0_us: float
-    null_us: float | None = None
-    fixed_us: float
-    relative: float
-    ratio: float
-    copy_gbps: float | None = None
+    t0_us: NotNegative
+    null_us: NotNegative | None = None
+    fixed_us: NotNegative
+    relative: NotNegative
+    ratio: NotNegative
+    copy_gbps: NotNegative | None = None
     event_offset_us: float | None = None
 
 
@@ -257,8 +265,8 @@ class SelfTestRecord(Record):
 
     record: Literal["selftest"] = "selftest"
     when: Literal["before", "after", "alone"]
-    process: int = 0
-    gpu: int | None = None
+    process: Number = 0
+    gpu: Number | None = None
     budget: Budget
     checks: list[Check]
 

@@ -85,7 +85,7 @@ class Display:
         if row.role != "impl":
             return
         self._statuses[row.status] += 1
-        if row.status in ("wrong", "crashed", "timeout", "oom"):
+        if row.status in ("wrong", "impossible", "crashed", "timeout", "oom"):
             why = f": {sentence(row.reason)}" if row.reason else ""
             self.say(f"{row.case.key} {row.impl}: {row.status}{why}")
 

@@ -17,6 +17,7 @@ from typing import Protocol
 from harness.cases import NormCase
 from harness.devices import DeviceProfile
 from harness.records.file import AnyRecord
+from harness.records.impossible import checked
 from harness.records.reasons import Reason
 from harness.records.schema import ConditionsRecord, RowRecord, Status
 from harness.records.settings import Settings
@@ -27,7 +28,7 @@ from harness.run.progress import Display
 from harness.run.resolve import for_later_process
 from harness.worker.messages import Aside, Began, Done, Row, SelfTest, Try, When
 
-NO_CRASH: tuple[Status, ...] = ("wrong", "unsupported", "oom")
+NO_CRASH: tuple[Status, ...] = ("wrong", "impossible", "unsupported", "oom")
 UNTIMED_STAGES = ("asking", "inputs")
 QUARANTINE_AFTER = 3  # crashes or hangs: each costs a new worker and up to the time limit
 
@@ -172,7 +173,8 @@ class Runner:
                     self._quieten(impl, stage)
                     attempt.impl, attempt.stage = impl, stage
                     self.progress.step(impl, stage)
-                case Row(row=row):
+                case Row(row=timed):
+                    row = checked(timed, self.profile.datasheet_gbps)
                     if row.role == "impl":
                         attempt.finished[row.impl] = row.status
                     self._append(row)

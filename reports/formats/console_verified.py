@@ -27,7 +27,7 @@ COUNTS: dict[str, tuple[Status, ...]] = {
     "nondet.": ("nondeterministic",),
     "refused": ("unsupported",),
     "wrong": ("wrong",),
-    "failed": ("crashed", "timeout", "oom"),
+    "failed": ("impossible", "crashed", "timeout", "oom"),
 }
 
 

@@ -23,6 +23,7 @@ COUNTED: dict[str, Status] = {
     "nondet.": "nondeterministic",
     "refused": "unsupported",
     "wrong": "wrong",
+    "impossible": "impossible",
     "crashed": "crashed",
     "timeout": "timeout",
     "oom": "oom",

@@ -19,6 +19,7 @@ _HOW: dict[Status, str] = {
     "nondeterministic": "nondeterministic on",
     "unsupported": "refuses",
     "wrong": "wrong on",
+    "impossible": "impossibly fast on",
     "crashed": "crashed on",
     "timeout": "timed out on",
     "oom": "out of memory on",

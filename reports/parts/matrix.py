@@ -24,6 +24,7 @@ WORDS: dict[Status, str] = {
     "nondeterministic": "nondet.",
     "unsupported": "refused",
     "wrong": "wrong",
+    "impossible": "impossible",
     "crashed": "crashed",
     "timeout": "timeout",
     "oom": "oom",

@@ -19,7 +19,7 @@ from harness.records.run_records import ImplRecord, SideRecord
 from harness.run import compare, opening, session
 from harness.worker.messages import Hello
 from tests.repositories import DOUBLED, HONEST, commit, git, two_revisions
-from tests.results_factory import in_processes, results, row, timing, twin
+from tests.results_factory import gateable, in_processes, row, timing, twin
 
 H200 = DeviceFacts("cuda", "NVIDIA H200", "sm_90", memory_bytes=141 << 30, l2_bytes=60 << 20, sm_count=132)
 CPU = DeviceFacts("cpu", "Some CPU", "x86_64", l2_bytes=1 << 20)
@@ -45,7 +45,7 @@ def write(path, found):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     file = ResultsFile(path)
-    for record in (found.run, *found.rows, found.end):
+    for record in (found.run, *found.selftests, *found.rows, found.end):
         file.append(record)
     file.close()
     return path
@@ -57,7 +57,9 @@ def measured(losses, run=None, **settings):
     for case, slower in losses.items():
         rows += [row(name, 50.0, case) for name in ("torch-eager", "liger")]
         rows += [row("quack", 50.0 * math.exp(slower), case), twin("torch-eager", 50.0, case, shift=0)]
-    found = results(*in_processes(*rows, scales=FIVE), processes=5, names=("torch-eager", "liger", "quack"), **settings)
+    found = gateable(
+        *in_processes(*rows, scales=FIVE), processes=5, names=("torch-eager", "liger", "quack"), **settings
+    )
     files = {"liger": "my_liger.py", "quack": "impls/quack.py"}
     known = [each.model_copy(update={"source": files.get(each.name, "impls")}) for each in found.run.implementations]
     return replace(found, run=found.run.model_copy(update={"implementations": known, **(run or {})}))

@@ -7,7 +7,7 @@ import pytest
 
 from harness.gate.judge import judge
 from harness.gate.limits import Limits, Regression
-from tests.results_factory import CASE, results, row
+from tests.results_factory import CASE, gateable, row
 
 HEAD, BASE = "mine@head", "mine@base"
 CASES = [replace(CASE, rows=512 * (1 + number)) for number in range(20)]
@@ -27,7 +27,7 @@ def verdicts(rng, loss):
         for process in range(PROCESSES)
         for impl, role, logs in ((HEAD, "impl", head), (BASE, "impl", 0 * head), (BASE, "again", twin))
     ]
-    measured = results(*rows, names=(HEAD, BASE), baseline=BASE, processes=PROCESSES)
+    measured = gateable(*rows, names=(HEAD, BASE), baseline=BASE, processes=PROCESSES)
     return judge(measured, Limits(regression=[Regression(head=HEAD, base=BASE)]))
 
 

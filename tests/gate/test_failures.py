@@ -7,7 +7,7 @@ from harness.gate import failures
 from harness.gate.failures import cases_behind, names_behind
 from harness.gate.judge import judge
 from harness.gate.limits import Claim, Limits, Regression
-from tests.results_factory import CASE, LAYER, in_processes, results, row, twin
+from tests.results_factory import CASE, LAYER, gateable, in_processes, row, twin
 from tests.wording import worded
 
 HEAD, BASE = "mine@head", "mine@base"
@@ -26,7 +26,7 @@ def pair(case, slower=0.0, head=(), twins=True):
 def run(*losses, cases=CASES, bias=(), **more):
     """A run of as many cases as there are losses."""
     rows = [each for case, slower in zip(cases, losses, strict=False) for each in pair(case, slower, **more)]
-    return results(*in_processes(*rows, scales=FIVE, bias=bias))
+    return gateable(*in_processes(*rows, scales=FIVE, bias=bias))
 
 
 def limits_of(limits):
@@ -70,7 +70,7 @@ def test_a_second_run_that_cannot_tell_confirms_nothing():
     (found,) = confirmed([first], run(0.05, twins=False))
     assert found.outcome == "INCONCLUSIVE"
     assert worded(found.reason).endswith(", then no A/A pair in this case, or too few blocks for one")
-    (found,) = confirmed([first], results(*pair(LAYER)))
+    (found,) = confirmed([first], gateable(*pair(LAYER)))
     assert worded(found.reason) == "not confirmed: 0.951 [0.951, 0.951], then not measured"
 
 

@@ -12,13 +12,13 @@ from harness.errors import UsageError
 from harness.gate.judge import judge, not_judged, only
 from harness.gate.limits import Claim, Limits, Regression, read_limits
 from reports.parts.verdicts import render
-from tests.results_factory import budget, helpers, in_contexts, in_processes, results, row, selftest, timing, twin
+from tests.results_factory import budget, gateable, helpers, in_contexts, in_processes, row, selftest, timing, twin
 from tests.wording import worded
 
 
 def verdicts(*rows, aa=True, **claim):
     extra = helpers(100.0, 46.0) if aa else []
-    measured = results(row("torch-eager", 100.0), *rows, *extra)
+    measured = gateable(row("torch-eager", 100.0), *rows, *extra)
     return judge(measured, Limits(claim=[Claim(**{"impl": "mine", **claim})]))
 
 
@@ -54,7 +54,7 @@ def in_two_contexts(scale):
     """`mine` is twice as fast as the baseline alone, and `scale` times as long beside another kernel."""
     base, add = [row("torch-eager", 100.0), *helpers(100.0, 46.0)], {"beside_8": 1.0}
     rows = [*in_contexts(base, **add), *in_contexts([MINE], beside_8=scale)]
-    return results(*rows, context="cold,beside:8")
+    return gateable(*rows, context="cold,beside:8")
 
 
 def test_a_claim_is_of_one_context():
@@ -98,7 +98,7 @@ def test_unproven_samples_give_no_ratio():
 
 def judged(*rows, selftests=(), **claim):
     claims = [Claim(**{"impl": "mine", "over": "torch-eager", **claim})]
-    (verdict,) = judge(results(*rows, selftests=selftests), Limits(claim=claims))
+    (verdict,) = judge(gateable(*rows, selftests=selftests), Limits(claim=claims))
     return verdict
 
 
@@ -115,8 +115,34 @@ def test_below_ten_t0_there_is_no_ratio(mine, base):
     found = judged(*rows, at_least=0.1, selftests=[selftest()])
     assert found.outcome == "ERROR"
     assert re.fullmatch(r"no ratio: .* is below 10 x t0 \(12\.8 us\).*", worded(found.reason))
-    assert judged(*rows, at_least=0.1).outcome == "PASS"
+    assert judged(*rows, at_least=0.1, selftests=[selftest(t0_us=0.5)]).outcome == "PASS"
     assert budget().t0_us == 1.28
+
+
+def test_what_is_not_in_the_file_passes_nothing():
+    """The rows of a process, the self-test, and the record of the verification."""
+    rows = in_processes(row("torch-eager", 100.0), row("mine", 50.0), *helpers(100.0, 46.0))
+    claims = {"speed": {"over": "torch-eager", "at_least": 1.5}, "right": {}}
+
+    def found(rows, **more):
+        verdicts = {}
+        for name, claim in claims.items():
+            limits = Limits(claim=[Claim(impl="mine", **claim)])
+            (verdict,) = judge(gateable(*rows, processes=3, **more), limits)
+            verdicts[name] = (verdict.outcome, worded(verdict.reason).split(";")[0])
+        return verdicts
+
+    assert {outcome for outcome, _ in found(rows).values()} == {"PASS"}
+    missing = "mine: rows of processes 1, 2 are missing"
+    kept = [each for each in rows if each.impl != "mine" or each.process == 0]
+    assert found(kept) == dict.fromkeys(claims, ("INCONCLUSIVE", missing))
+    kept = [each for each in rows if each.process != 1]
+    assert found(kept)["speed"] == ("INCONCLUSIVE", "mine: rows of processes 1 are missing")
+    unverified = [each.model_copy(update={"verification": None}) if each.impl == "mine" else each for each in rows]
+    assert found(unverified) == dict.fromkeys(claims, ("INCONCLUSIVE", "mine: no record of its verification"))
+    untested = found(rows, selftests=[selftest(), selftest(process=1)])
+    assert untested["speed"] == ("INCONCLUSIVE", "the self-test of its process is missing")
+    assert untested["right"][0] == "PASS"
 
 
 def test_the_band_is_that_of_what_is_claimed_over():
@@ -146,7 +172,7 @@ def test_a_claim_may_be_of_a_suite():
 def where_measured(*rows, also=(), selftests=(), **claim):
     """The outcomes of a claim `where_measured` after one that passes in any case."""
     claims = [Claim(impl="mine", deterministic=False), Claim(impl="mine", where_measured=True, **claim)]
-    found = results(*rows, *helpers(100.0, 46.0), *also, selftests=selftests)
+    found = gateable(*rows, *helpers(100.0, 46.0), *also, selftests=selftests)
     return [verdict.outcome for verdict in judge(found, Limits(claim=claims)) if verdict.subject.number]
 
 
@@ -192,7 +218,7 @@ def test_limits_of_another_device_ask_for_nothing_and_are_named():
         claim=[Claim(impl="mine", over="torch-eager", at_least=9.0, **h100), Claim(impl="mine", **h200)],
         regression=[Regression(head="missing", base="torch-eager", **h100)],
     )
-    measured = results(EAGER, MINE, *helpers(100.0, 46.0))
+    measured = gateable(EAGER, MINE, *helpers(100.0, 46.0))
     assert [(each.outcome, each.subject.words) for each in judge(measured, asked)] == [("PASS", "mine is right (h200)")]
     left_out = ["mine >= 9 x torch-eager (h100)", "missing not slower than torch-eager (h100)"]
     assert not_judged(measured, asked, judge(measured, asked)) == {"of another device": left_out}
@@ -208,12 +234,12 @@ def test_limits_of_another_device_ask_for_nothing_and_are_named():
 
 def test_claims_that_had_nothing_to_judge_are_named():
     asked = Limits(claim=[Claim(impl="mine"), Claim(impl="mine", over="rival", context="graph", where_measured=True)])
-    measured = results(EAGER, MINE, *helpers(100.0, 46.0))
+    measured = gateable(EAGER, MINE, *helpers(100.0, 46.0))
     found = judge(measured, asked)
     assert not_judged(measured, asked, found) == {"not measured in this run": ["mine >= 1 x rival (graph)"]}
     nothing = Limits(claim=asked.claim[1:])
     with pytest.raises(UsageError, match="measured nothing that any of the limits is about"):
-        judge(results(EAGER, MINE), nothing)
+        judge(gateable(EAGER, MINE), nothing)
 
 
 def test_an_unknown_implementation_is_named():
@@ -225,22 +251,22 @@ def test_an_unknown_implementation_is_named():
 
 @pytest.mark.parametrize("cut", [{"ended": False, "jobs": 2}, {"interrupted": True}, {"jobs": 2}])
 def test_half_a_run_is_not_judged(cut):
-    whole = [row(impl.name, 50.0) for impl in results(MINE).run.implementations if impl.name != MINE.impl]
+    whole = [row(impl.name, 50.0) for impl in gateable(MINE).run.implementations if impl.name != MINE.impl]
     with pytest.raises(
         UsageError, match=r"the run is not finished, 1 of [12] cases are here; `normbwd bench --resume`"
     ):
-        judge(results(MINE, *whole, **cut), Limits(claim=[Claim(impl="mine")]))
+        judge(gateable(MINE, *whole, **cut), Limits(claim=[Claim(impl="mine")]))
 
 
 def test_whole_run_without_its_last_record_is_told_apart():
-    whole = [row(impl.name, 50.0) for impl in results(MINE).run.implementations if impl.name != MINE.impl]
+    whole = [row(impl.name, 50.0) for impl in gateable(MINE).run.implementations if impl.name != MINE.impl]
     said = "every case is here, but the file's last record is missing; `normbwd bench --resume`"
     with pytest.raises(UsageError, match=re.escape(said)):
-        judge(results(MINE, *whole, ended=False), Limits(claim=[Claim(impl="mine")]))
+        judge(gateable(MINE, *whole, ended=False), Limits(claim=[Claim(impl="mine")]))
 
 
 def test_no_ratio_spans_two_files_or_two_devices():
-    here, elsewhere = results(MINE), results(MINE, cpu=True)
+    here, elsewhere = gateable(MINE), gateable(MINE, cpu=True)
     assert only([here]) is here
     with pytest.raises(UsageError, match="2 files; a ratio is of one run on one device"):
         only([here, here])
@@ -307,7 +333,7 @@ def test_limits_that_cannot_be_read_are_said_in_one_line(tmp_path, content, comp
 @pytest.mark.slow
 def test_the_command_line_exits_with_the_verdict(tmp_path, capsys):
     path, limits = tmp_path / "results.jsonl", tmp_path / "gate.toml"
-    measured = results(row("torch-eager", 100.0), MINE, *helpers(100.0, 46.0))
+    measured = gateable(row("torch-eager", 100.0), MINE, *helpers(100.0, 46.0))
     records = [measured.run, *measured.selftests, *measured.rows, measured.end]
     path.write_text("".join(record.model_dump_json(exclude_none=True) + "\n" for record in records))
     torn, twice = tmp_path / "torn.jsonl", tmp_path / "twice.jsonl"

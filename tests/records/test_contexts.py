@@ -114,7 +114,7 @@ def test_a_cold_run_is_written_as_before_there_were_contexts(tmp_path):
 
 
 def test_contexts_survive_writing_and_reading(tmp_path):
-    given = in_contexts([row("quack", 20.0)], graph=1.1)
+    given = in_contexts([row("quack", 60.0)], graph=1.1)
     file = ResultsFile(tmp_path / "results.jsonl")
     for record in (run_record(context="graph", holder="512x48"), *given):
         file.append(record)

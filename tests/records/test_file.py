@@ -27,7 +27,8 @@ from harness.records.schema import (
     VoidBlocks,
     worst,
 )
-from tests.results_factory import mixed, results, row, run_record, timing
+from tests.results_factory import mixed, results, row, run_record, selftest, timing
+from tests.wording import worded
 
 CASE = NormCase("layer", 4, 8, bias=True)
 ROW = RowRecord(case=CASE, impl="a", status="ok")
@@ -309,8 +310,8 @@ MEND = "; delete the line, or read the file with the version that wrote it"
         (
             2,
             {"status": "fine"},
-            "row.status: Input should be 'ok', 'wrong', 'nondeterministic', 'unsupported', 'missing', 'crashed', "
-            "'timeout' or 'oom'",
+            "row.status: Input should be 'ok', 'wrong', 'impossible', 'nondeterministic', 'unsupported', 'missing', "
+            "'crashed', 'timeout' or 'oom'",
         ),
         (
             2,
@@ -326,6 +327,59 @@ def test_a_line_that_is_no_record_of_this_version(path, number, change, fault):
     altered(path, number, lambda record: record.update(change))
     mend = MEND if number > 1 else MEND.replace("delete the line, or ", "")  # which would leave no run
     assert complaint(path) == f"{path} line {number} is not a results record ({fault}){mend}"
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        (
+            {"samples_us": [1.0, "Infinity"], "blocks": [0, 1]},
+            "row.timing.samples_us.1: Input should be a finite",
+        ),
+        (
+            {"samples_us": [1.0, -2.0], "blocks": [0, 1]},
+            "row.timing.samples_us.1: Input should be greater",
+        ),
+        ({"samples_us": [1.0, 2.0], "blocks": [3, 3]}, "row.timing: Value error, each sample must"),
+        ({"samples_us": [1.0, 2.0], "blocks": [3]}, "row.timing: Value error, each sample must"),
+        ({"samples_us": [1.0], "blocks": [10**30]}, "row.timing.blocks.0: Input should be less than"),
+    ],
+)
+def test_timings_that_nobody_measured_are_refused_by_their_line(path, change, fault):
+    write(path, run_record(), row("quack", 50.0))
+    altered(path, 2, lambda record: record["timing"].update(change))
+    assert complaint(path).startswith(f"{path} line 2 is not a results record ({fault}")
+
+
+@pytest.mark.parametrize("t0_us", [-5.0, "NaN", "Infinity"])
+def test_a_reading_of_nothing_that_cannot_be_is_refused(path, t0_us):
+    write(path, run_record(), selftest(), ROW)
+    altered(path, 2, lambda record: record["budget"].update(t0_us=t0_us))
+    assert complaint(path).startswith(f"{path} line 2 is not a results record (selftest.budget.t0_us: Input should be")
+
+
+def test_a_process_number_has_a_limit(path):
+    write(path, run_record(), ROW)
+    altered(path, 2, lambda record: record.update(process=10**9))
+    assert "line 2 is not a results record (row.process: Input should be less than 1000000)" in complaint(path)
+
+
+def test_times_below_the_reading_of_x_and_dy_are_impossible(path):
+    """2 x 64 MiB at 4800 GB/s: nothing cold takes less than 28 us, whoever wrote the file."""
+    rows = [row("quack", 25.0), row("liger", 29.0), row("apex", 25.0, timed=timing(25.0, flush="none"))]
+    write(path, run_record(), *rows)
+    quack, liger, apex = load(path).rows
+    assert (quack.status, worded(quack.reason).split(",")[1]) == (
+        "impossible",
+        " and to read x and dy alone takes 28.0 us at the datasheet's 4800 GB/s",
+    )
+    assert (liger.status, apex.status) == ("ok", "ok")
+
+
+def test_samples_longer_than_the_run_are_refused(path):
+    found = results(row("quack", 50.0, timed=timing(5e7)))
+    write(path, found.run, *found.rows, found.end)
+    assert "cannot be what a run measured: its samples take" in complaint(path)
 
 
 def test_a_case_that_is_no_norm(path):

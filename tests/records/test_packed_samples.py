@@ -69,12 +69,3 @@ def test_packing_again_changes_nothing(tmp_path):
     (packed,) = load(twice).rows
     for was, now in ((first.timing, packed.timing), (first.contexts["host"].timing, packed.contexts["host"].timing)):
         assert now.samples_us == pytest.approx(was.samples_us, abs=0.0051)
-
-
-def test_times_that_are_no_numbers_stay(tmp_path):
-    timed = timing(50.0, blocks=2).model_copy(update={"samples_us": [50.0, float("inf")]})
-    found = results(row("quack", 50.0, timed=timed))
-    raw, packed = tmp_path / "results.jsonl", tmp_path / "packed.jsonl.bz2"
-    raw.write_text("".join(f"{r.model_dump_json(exclude_none=True)}\n" for r in (found.run, *found.rows, found.end)))
-    pack(raw, packed)
-    assert load(packed).rows[0].timing.samples_us == [50.0, float("inf")]
