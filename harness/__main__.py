@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -28,6 +29,7 @@ from harness.run.invocation import Invocation
 from harness.run.options import BENCH, MACHINE_OPTIONS, RUN_OPTIONS, command_line, options
 from harness.run.progress import Display
 from harness.run.resolve import PROCESSES_OF_A_CLAIM, check, with_default_processes
+from harness.streams import make_forgiving
 
 # What Typer raises for an unknown option or a value of the wrong type; it exports only this subclass.
 TyperUsageError = cast(type[Exception], typer.BadParameter.__mro__[1])
@@ -56,6 +58,7 @@ def normbwd(
     """Tell which norm backward is right, deterministic and fastest on this GPU, by how much, and how sure that is."""
 
 
+ENDING = [signal.Signals[name] for name in ("SIGTERM", "SIGHUP", "SIGQUIT") if name in signal.Signals.__members__]
 FLEET_OPTIONS = ("fleet", "kinds", "gpus", "mixed", "dry_run")
 CLAIM_DEFAULT = f"(default: {PROCESSES_OF_A_CLAIM}; with --quick 1)"
 UNFINISHED = "folder of unfinished runs (default: runs/publish-DEVICE)"
@@ -307,9 +310,14 @@ def list_(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line; exits with the code of the answer. SIGTERM ends it as Ctrl-C does."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    """Run the command line; exits with the code of the answer. What ends a program ends it as Ctrl-C does."""
+    make_forgiving()
+    before = {number: signal.getsignal(number) for number in ENDING}
+    for number, handler in before.items():
+        if handler != signal.SIG_IGN:  # `nohup` ignores SIGHUP
+            signal.signal(number, signal.default_int_handler)
     try:
+        _refuse_unusable(sys.argv[1:] if arguments is None else arguments)
         code = app(arguments, prog_name="normbwd", standalone_mode=False)  # errors are printed below, in one line
         if code == 130:  # Typer turns an interrupt into an exit
             _complain("interrupted")
@@ -323,8 +331,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _complain("interrupted")
         code = 130
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
     sys.exit(code)
+
+
+def _refuse_unusable(arguments: Sequence[str]) -> None:
+    """Raise UsageError for an argument that is no UTF-8, as results state the command line, and for an empty --out."""
+    for argument in arguments:
+        if any("\ud800" <= letter <= "\udfff" for letter in argument):
+            raise UsageError(f"{argument!a}: is not UTF-8; give another name")
+    if "--out=" in arguments or ("--out", "") in pairwise(arguments):
+        raise UsageError("--out is empty; name a folder")
 
 
 def _complain_of_usage(error: Any) -> None:

@@ -31,7 +31,7 @@ def measure_and_report(invocation: Invocation, form: str = "console", impl: str 
             _report(interruption.paths, invocation, display, form, impl)
             raise
     runs = _report(paths, invocation, display, form, impl)
-    codes = [exit_code_of_rows(results.rows) or _exit_code_of_impl_files(results, invocation) for results in runs]
+    codes = [exit_code_of_rows(results.rows) or _exit_code_of_judged(results, invocation, impl) for results in runs]
     if code := max(codes):
         raise typer.Exit(code)
     return runs
@@ -78,8 +78,8 @@ def _report(
             display.say(f"results: {path}, in which nothing was measured yet")
             continue
         comparison, markdown = compare(results), path.with_name("report.md")
-        reports.write_compared([comparison], form, impl=impl)
         reports.write_compared([comparison], "markdown" if invocation.settings.timed else "verification", markdown)
+        reports.write_compared([comparison], form, impl=impl)
         display.say(f"results: {path}\nreport:  {markdown}")
     if len(paths) > 1:
         display.say(f"beside each other: normbwd report {shlex.join(map(str, paths))}")
@@ -98,8 +98,8 @@ def exit_code_of_rows(rows: Sequence[RowRecord]) -> int:
     return 4 if tried <= {"oom", "missing", "unsupported"} else 1
 
 
-def _exit_code_of_impl_files(results: Results, invocation: Invocation) -> int:
-    """1 where an implementation from an --impl file did not pass, whatever the outcome of the others; else 0."""
+def _exit_code_of_judged(results: Results, invocation: Invocation, subject: str | None) -> int:
+    """1 where the head of a comparison or what an --impl file adds did not pass, whatever others did; else 0."""
     files = {str(path) for path in invocation.impl_files}
-    names = {impl.name for impl in results.run.implementations if impl.source in files}
+    names = {impl.name for impl in results.run.implementations if impl.source in files} | {subject}
     return int(any(row.impl in names and row.status not in (*RANKED, "unsupported", "missing") for row in results.rows))

@@ -3,6 +3,7 @@
 import os
 import shlex
 import signal
+import subprocess
 import sys
 from contextlib import contextmanager
 from dataclasses import replace
@@ -45,6 +46,9 @@ HELLO = Hello(
 )
 WITH_GPU = replace(HELLO, available=[GPU, CPU])
 BUDGET = Budget(t0_us=1.0, fixed_us=2.0, relative=0.01, ratio=0.02)
+
+
+POSIX = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
 
 @pytest.fixture(autouse=True)
@@ -160,6 +164,9 @@ def no_worker(monkeypatch):
             "--context all-reduce: takes a second GPU; python examples/all_reduce.py measures it",
         ),
         ("bench --holder 640", "--holder 640: must be THREADSxKIB, such as 640x200"),
+        ("bench --out=", "--out is empty; name a folder"),
+        ("bench --impl '' --out ''", "--out is empty; name a folder"),
+        ("report caf\udce9", r"'caf\udce9': is not UTF-8; give another name"),
         ("bench --frobnicate", "No such option: --frobnicate; try `normbwd bench --help`"),
         ("frobnicate", "No such command 'frobnicate'; try `normbwd --help`"),
         ("bench extra", "Got unexpected extra argument(s) (extra); try `normbwd bench --help`"),
@@ -296,7 +303,10 @@ def test_resuming_where_there_is_no_run_at_all(workers, folder, capsys):
     assert list(folder.iterdir()) == []
 
 
-@pytest.mark.parametrize(("out", "why"), [("file", "File exists"), ("file/below", "Not a directory")])
+@pytest.mark.parametrize(
+    ("out", "why"),
+    [("file", "File exists"), ("file/below", "Not a directory"), ("n" * 300, "File name too long")],
+)
 def test_a_folder_that_cannot_be_made(workers, folder, capsys, out, why):
     (folder / "file").write_text("precious")
     assert typed(f"bench --out {out}") == 2
@@ -437,12 +447,35 @@ def test_an_interrupt_before_the_first_row(workers, capsys):
     assert "results: run/results.jsonl, in which nothing was measured yet" in shown.err
 
 
-def test_sigterm_ends_a_run_as_ctrl_c_does(workers, folder):
-    before = signal.getsignal(signal.SIGTERM)
-    workers.statuses["liger"] = lambda: os.kill(os.getpid(), signal.SIGTERM)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
+def test_what_ends_a_program_ends_a_run_as_ctrl_c_does(workers, folder, number):
+    before = signal.getsignal(number)
+    workers.statuses["liger"] = lambda: os.kill(os.getpid(), number)
     assert typed("bench --shapes 4x8 --norm rms --out run") == 130
     assert load(folder / "run" / "results.jsonl").end.interrupted
-    assert signal.getsignal(signal.SIGTERM) == before
+    assert (folder / "run" / "report.md").exists()
+    assert signal.getsignal(number) == before
+
+
+REPORT = "import sys; from harness.__main__ import main; main(['report', sys.argv[1], '--format', 'markdown'])"
+
+
+@pytest.mark.parametrize("variables", [{"PYTHONIOENCODING": "ascii"}, {"PYTHONIOENCODING": "cp1252"}, POSIX])
+def test_a_report_is_printed_whatever_the_encoding(measured, variables):
+    ended = subprocess.run(
+        [sys.executable, "-c", REPORT, measured], env=os.environ | variables, capture_output=True, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert ended.stdout.startswith(b"# Norm backward on ")
+
+
+def test_a_reader_that_leaves_changes_no_exit_code(measured):
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-c", REPORT, measured]
+    ended = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False)
+    os.close(writing)
+    assert (ended.returncode, ended.stderr) == (0, b"")
 
 
 @pytest.mark.parametrize(
@@ -938,6 +971,22 @@ def test_a_file_that_is_no_adapter(folder, capfd):
     shown = capfd.readouterr()
     assert (shown.out, shown.err) == ("", f"starting a worker\nerror: {complaint}\n")
     assert not (folder / "run").exists()
+
+
+@pytest.mark.parametrize(("wrong", "code"), [("quack@base", 0), ("quack@head", 1)])
+def test_a_comparison_fails_where_the_head_is_wrong(workers, monkeypatch, wrong, code):
+    of_sides = [ImplRecord(name=f"quack@{word}", family="quack", source=f"/{word}") for word in ("base", "head")]
+    workers.greeting = replace(HELLO, implementations=[*HELLO.implementations, *of_sides])
+    workers.statuses[wrong] = "wrong"
+
+    @contextmanager
+    def sides(*_):
+        yield Side("base", "/base", "aaa"), Side("head", "/head", "bbb")
+
+    monkeypatch.setattr("harness.run.compare.two_sides", sides)
+    monkeypatch.setattr("harness.run.compare._adapter_file", lambda *_: Path("quack.py"))
+    line = "compare --impls quack --base aaa --shapes 4x8 --norm rms --processes 1 --out run"
+    assert (typed(line) or 0) == code
 
 
 @pytest.mark.parametrize(("wrong", "code"), [("liger", 1), ("quack", 0)])

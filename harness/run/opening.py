@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
@@ -64,12 +65,12 @@ def create(out: Path | None, run: RunRecord) -> Path:
     """Start a results file in `out`, or in a new folder of runs/; raises UsageError where that cannot be."""
     folder = out or _unused(RUNS / f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{run.device.profile}")
     path = folder / RESULTS_NAME
-    if path.is_dir():
-        raise UsageError(f"{path} is a directory; --out names another folder")
-    if path.exists():
-        raise UsageError(f"{path} exists; --resume goes on with it, --out names another folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        if path.is_dir():
+            raise UsageError(f"{path} is a directory; --out names another folder")
+        if path.exists():
+            raise UsageError(f"{path} exists; --resume goes on with it, --out names another folder")
     except OSError as error:
         raise UsageError(f"cannot write to {folder}: {error.strerror}; give a writable folder with --out") from error
     with closing(ResultsFile(path)) as results:
@@ -132,7 +133,7 @@ def _differing_versions(earlier: RunRecord, run: RunRecord) -> tuple[str, str]:
 def _file_to_resume(out: Path | None) -> Path:
     if out is not None:
         path = out / RESULTS_NAME
-        if not path.exists():
+        if not os.path.exists(path):  # that of a Path raises where a name is too long
             raise UsageError(f"--resume: {path} does not exist; start without --resume")
         return path
     runs = list(RUNS.glob(f"*/{RESULTS_NAME}"))

@@ -1,0 +1,50 @@
+"""Standard output and error that never end a command: whatever the encoding, and where nobody reads any more."""
+
+from __future__ import annotations
+
+import errno
+import io
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+GONE = (errno.EPIPE, errno.EIO)  # the reader of a pipe has closed it; the terminal has hung up
+
+
+class _Forgiving(io.FileIO):
+    """A file descriptor that drops what nobody can read any more."""
+
+    def write(self, data: Buffer, /) -> int | None:
+        try:
+            return super().write(data)
+        except OSError as error:
+            if error.errno not in GONE:
+                raise
+            return memoryview(data).nbytes
+
+
+def make_forgiving() -> None:
+    """Escape what the encoding of the streams lacks, and go on writing, to nobody, where a stream has closed.
+
+    The exit code stays that of the answer: `gate FILE | head` must not pass because its reader left.
+    """
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if not isinstance(stream, io.TextIOWrapper):
+            continue  # a program that calls `main` has put something else there
+        stream.reconfigure(errors="backslashreplace")
+        raw = getattr(stream.buffer, "raw", stream.buffer)  # with PYTHONUNBUFFERED there is no buffer
+        if type(raw) is io.FileIO and type(stream) is io.TextIOWrapper:
+            setattr(
+                sys,
+                name,
+                io.TextIOWrapper(
+                    io.BufferedWriter(_Forgiving(stream.fileno(), "wb", closefd=False)),
+                    encoding=stream.encoding,
+                    errors="backslashreplace",
+                    line_buffering=stream.line_buffering,
+                    write_through=raw is stream.buffer,
+                ),
+            )
