@@ -13,16 +13,12 @@ from itertools import product
 from unittest.mock import patch
 
 import pytest
-import triton
-import triton.language as tl
 
-from impls.inhouse import arrivals
 from impls.inhouse.arrivals import ARRIVED, MOST, STARTED, WORTH
 from impls.inhouse.regimes.one_pass import OnePass
 from impls.inhouse.workspace import FIXED_WORDS
 from tests.impls.gpuless import in_child, instead_of_launches
 from tests.impls.inhouse_cases import cpu_case, gradients, reference, rho
-from tests.impls.statements import Kernel
 
 fp32 = partial(cpu_case, dtype="fp32", weight_dtype="fp32")  # so that no bit is rounded away
 CASES = {
@@ -97,44 +93,6 @@ def test_a_last_sum_before_all_have_arrived_is_seen():
     """The planted fault: nobody waits. test_orders.py has those of the protocol."""
     (seen,) = in_child(__name__, "outcome", [["eight programs"], [1], ["bra LOOK;", ""], [None]])
     assert seen is not None
-
-
-@triton.jit
-def arrived_before_the_stores(words, program, programs, INTERPRETED: tl.constexpr):
-    """The planted fault, a missing fence: one warp says that its program has stored before the others have."""
-    return arrivals.send_arrival(words, program, programs, INTERPRETED)
-
-
-def published(fault=False):
-    """Whether all threads have met between the last store of sums and the arrival, in the compiled text."""
-    import torch
-
-    from harness.cases import make_inputs
-    from impls.inhouse.regimes import one_pass_kernel
-
-    case, launch = CASES["two warps"]
-    texts = []
-
-    class Compiled:
-        def __init__(self, name, kernel):
-            self.kernel = kernel
-
-        def __getitem__(self, grid):
-            return lambda *args, **options: texts.append(self.kernel.warmup(*args, grid=grid, **options).asm["ptx"])
-
-    replaced = patch.object(one_pass_kernel, "arrive", arrived_before_the_stores if fault else arrivals.arrive)
-    with replaced, instead_of_launches(("cuda", 90, 32), Compiled, torch.zeros(FIXED_WORDS, dtype=torch.int64)):
-        gradients(make_inputs(case, seed=0), launch=launch)
-    opcodes = [each.opcode for each in Kernel(texts[0], "backward_rows").statements]
-    (arrival,) = (place for place, each in enumerate(opcodes) if each[:3] == ("atom", "add", "acq_rel"))
-    before = [each[:2] for each in opcodes[:arrival] if each[0] == "bar" or each[:2] == ("st", "global")]
-    return before[-1][0] == "bar"
-
-
-def test_an_arrival_before_the_stores_is_seen():
-    """In the text, because it takes luck to see in what a launch computes."""
-    assert in_child(__name__, "published", []) == [True]
-    assert in_child(__name__, "published", [True]) == [False]
 
 
 if __name__ == "__main__":

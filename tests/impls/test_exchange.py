@@ -91,11 +91,7 @@ def test_every_program_gets_the_same_sums():
 FAULTS = {
     "lanes without a sender are summed": (r"(setp\.lt\.and\.u32 has0, place, )5,", r"\g<1>8,"),
     "words of another turn are taken": (r"vote\.sync\.all\.pred ready, ready, \S+;", "setp.eq.b32 ready, 0, 0;"),
-    "one step of the sum is another": (r"(shfl\.sync\.bfly\.b32 moved, sum0, )4,", r"\g<1>2,"),
-    "a number of another lane is given out": (r"(shfl\.sync\.idx\.b32 \S+ sum0, )8,", r"\g<1>7,"),
     "numbers are sent to each other's place": (r"(mad\.wide\.u32 to, thread, )64,", r"\g<1>8,"),
-    "a number is not sent": (r"(setp\.lt\.u32 mine, thread, )4;", r"\g<1>3;"),
-    "a sender is left out": (r"(setp\.lt\.and\.u32 has0, place, )5,", r"\g<1>4,"),
 }
 
 

@@ -14,7 +14,7 @@ from impls.inhouse.regimes.choice import choose
 from tests.impls.inhouse_cases import gradients
 from tests.impls.problems import H200, problem
 
-CASE = NormCase("rms", 64, 256, device="cpu")
+CASE = NormCase("rms", 4, 64, device="cpu")
 
 
 @pytest.fixture
