@@ -36,9 +36,8 @@ ARRIVED = tl.constexpr(16)
 TAKEN = tl.constexpr(32)
 ASKED = tl.constexpr(33)
 PATIENCE = tl.constexpr(8)  # polls, of some microseconds each, without a new start
-NOT_FIRST_THREAD = (
-    1 << 51
-)  # stands for STARTED in all threads but the first: reads as "all started", and is never waited for
+# Stands for STARTED in all threads but the first: reads as "all started", and is never waited for.
+NOT_FIRST_THREAD = 1 << 51
 
 
 def arrival() -> str:
@@ -49,12 +48,8 @@ def arrival() -> str:
     again.
     """
     lines = [".reg .pred first;", ".reg .b32 thread;", "mov.u32 thread, %tid.x;", "setp.lt.u32 first, thread, 32;"]
-    lines += [
-        f"mov.b64 $0, {NOT_FIRST_THREAD};",
-        "mov.b64 $1, 0;",
-        "@!first bra SENT;",
-        "setp.eq.u32 first, thread, 0;",
-    ]
+    lines += [f"mov.b64 $0, {NOT_FIRST_THREAD};", "mov.b64 $1, 0;", "@!first bra SENT;"]
+    lines.append("setp.eq.u32 first, thread, 0;")
     lines += ["@first ld.relaxed.gpu.global.b64 $0, [$2];", "@first atom.add.acq_rel.gpu.global.u64 $1, [$3], $4;"]
     return braced([*lines, "SENT:"])
 
@@ -67,13 +62,9 @@ def wait() -> str:
     """
     lines = [".reg .pred first, ready, more;", ".reg .b32 thread;", ".reg .b64 now;", "mov.u32 thread, %tid.x;"]
     lines += ["mov.b32 $0, 0;", "setp.lt.u32 first, thread, 32;", "@!first bra MET;", "mov.b64 now, $3;"]
-    lines += [
-        "LOOK:",
-        "setp.ge.s64 ready, now, $2;",
-        "vote.sync.any.pred ready, ready, 0xffffffff;",
-        "@ready bra SEEN;",
-    ]
-    lines += ["ld.acquire.gpu.global.b64 now, [$1];", "bra LOOK;", "SEEN:", "setp.gt.s64 more, now, $2;"]
+    lines += ["LOOK:", "setp.ge.s64 ready, now, $2;", "vote.sync.any.pred ready, ready, 0xffffffff;"]
+    lines += ["@ready bra SEEN;", "ld.acquire.gpu.global.b64 now, [$1];", "bra LOOK;"]
+    lines += ["SEEN:", "setp.gt.s64 more, now, $2;"]
     lines += ["vote.sync.any.pred more, more, 0xffffffff;", "selp.b32 $0, 1, 0, more;", "MET:"]
     return braced(lines)
 

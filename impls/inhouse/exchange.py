@@ -143,11 +143,8 @@ def receive(seen, words, tag, ASM: tl.constexpr):
     return tl.inline_asm_elementwise(ASM, OPERANDS, seen + (words, tag), dtype=(tl.float32,) * 4, is_pure=False, pack=1)
 
 
-AGREE = tl.constexpr(
-    braced(
-        [".reg .pred true;", "setp.ne.u32 true, $1, 0;", "bar.red.and.pred true, 0, true;", "selp.b32 $0, 1, 0, true;"]
-    )
-)
+_AGREE = [".reg .pred true;", "setp.ne.u32 true, $1, 0;", "bar.red.and.pred true, 0, true;", "selp.b32 $0, 1, 0, true;"]
+AGREE = tl.constexpr(braced(_AGREE))
 
 
 @triton.jit

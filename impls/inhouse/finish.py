@@ -29,8 +29,7 @@ def sum_partials(
     kernel = KernelCall(
         finish,
         (tensors.parameter_gradients * -(-cols // tile_cols),),
-        tensors.gradients.dweight,
-        tensors.gradients.dbias,
+        *tensors.gradients[1:3],
         partial_dweight,
         partial_dbias,
         extra,

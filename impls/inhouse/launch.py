@@ -129,7 +129,4 @@ def floor_power_of_two(number: int) -> int:
 
 def kernel_options(warps: int, *, maxnreg: int | None = None) -> dict[str, Any]:
     """Triton's launch options, each named only where it is wanted: the AMD backend refuses those that it lacks."""
-    options: dict[str, Any] = {"num_warps": warps}
-    if maxnreg is not None:
-        options["maxnreg"] = maxnreg
-    return options
+    return {"num_warps": warps} | ({} if maxnreg is None else {"maxnreg": maxnreg})

@@ -37,10 +37,9 @@ def gradients(
         return NormGradients(*plain_gradients(dy, x, weight, mean, rstd, options, has_bias=has_bias))
     p, norm_first = 0.0 if mask is None else options.dropout_p, z is not None and options.norm_before_gate
     extras = Extras(dres, mask, mask1, dy1, weight1, z, bias, p, norm_first)
+    given = dy, x, weight, mean, rstd, extras
     zero_centred, sm_margin = options.zero_centred, options.sm_margin
-    return backward_with_extras(
-        dy, x, weight, mean, rstd, extras, has_bias=has_bias, zero_centred=zero_centred, sm_margin=sm_margin
-    )
+    return backward_with_extras(*given, has_bias=has_bias, zero_centred=zero_centred, sm_margin=sm_margin)
 
 
 def complete(dy: Gradient, dy1: Gradient, saved: Saved) -> tuple[torch.Tensor, Gradient]:

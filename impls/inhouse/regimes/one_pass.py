@@ -184,9 +184,9 @@ class OnePass(Tile, Launch):
         interpreted = knobs.runtime.interpret
         alignments = self._alignments(tensors)
         programs = self.programs // alignments * alignments
-        partial_dweight, partial_dbias = tensors.partials(programs)
+        partials = tensors.partials(programs)
         extra = tensors.extra_operands(programs)
-        fused = self.fused and partial_dweight is not None
+        fused = self.fused and partials[0] is not None
         words = None
         if fused and interpreted:
             words = torch.zeros(FIXED_WORDS, dtype=torch.int64)
@@ -197,10 +197,8 @@ class OnePass(Tile, Launch):
             backward_rows,
             (programs,),
             tensors.gradients.dx,
-            tensors.gradients.dweight,
-            tensors.gradients.dbias,
-            partial_dweight,
-            partial_dbias,
+            *tensors.gradients[1:3],
+            *partials,
             *tensors.inputs,
             words,
             extra,
@@ -221,7 +219,7 @@ class OnePass(Tile, Launch):
             **finish_tile(tensors, programs, programs, elements),
             **kernel_options(self.warps, maxnreg=self.maxnreg),
         )
-        return [kernel] if fused else [kernel, *sum_partials(tensors, partial_dweight, partial_dbias, extra)]
+        return [kernel] if fused else [kernel, *sum_partials(tensors, *partials, extra)]
 
     def _alignments(self, tensors: CallTensors) -> int:
         """The alignments by which tiles are grouped; 1 where a tile has no room for a row at each of them."""

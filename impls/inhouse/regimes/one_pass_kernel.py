@@ -93,139 +93,9 @@ def backward_rows(
     weights = row_vector(weight, x, row_in_tile, col - shift, cols, ZERO_CENTRED, K, C, PACKED, ALIGNMENTS > 1)
     weights1 = row_vector(extra.weight1, x, row_in_tile, col, cols, ZERO_CENTRED, K, C, PACKED, False)
     biases = row_vector(extra.bias, x, row_in_tile, col, cols, False, K, C, PACKED, False)
-    vectors = weights, weights1, biases
-    inputs = dx, dy, x, weight, mean, rstd, partial_dbias
-    places = row_in_tile, col, rows, cols, dy_stride, x_stride
-
-    sums = sums_of_tiles(
-        program,
-        tiles,
-        programs,
-        vectors,
-        inputs,
-        extra,
-        places,
-        ZERO_CENTRED,
-        HEADS,
-        UNIT,
-        ALIGNMENTS,
-        R,
-        K,
-        C,
-        FOLD,
-        PACKED,
-        REREAD,
-        STAGES,
-        EVEN,
-    )
-    partials = partial_dweight, partial_dbias, extra.partial_dweight1, extra.partial_dbias1
-    if not APART or cols > 0:  # which it always is
-        store_sums(sums, program, shift, partials, cols, K, C, ALIGNMENTS > 1)
-    if FUSED:
-        started, arrived = arrive(words, program, programs, INTERPRETED)
-        index = tl.arange(0, FINISH_ROWS)[:, None]
-        lane = tl.arange(0, FINISH_COLS)[None, :]
-        results = results_of(dweight_out, dbias_out, partial_dweight, partial_dbias, extra)
-        # The usual way comes first and shares no code with the other. So its code follows on the loop's: behind a jump
-        # it would be fetched from memory only when a program gets there.
-        if wait_for_all(words, started, arrived, INTERPRETED):
-            finish_piece(results, program, index, lane, programs, cols, programs, FINISH_ROWS, FINISH_COLS)
-        else:
-            left = wait_or_leave(words, program, programs, INTERPRETED)
-            piece = first_piece(words, program, programs, left)
-            while piece < programs:
-                finish_piece(results, piece, index, lane, programs, cols, programs, FINISH_ROWS, FINISH_COLS)
-                piece = next_piece(words, programs, left)
-
-
-@triton.jit
-def row_vector(
-    vector,
-    x,
-    row_in_tile,
-    col,
-    cols,
-    ZERO_CENTRED: tl.constexpr,
-    K: tl.constexpr,
-    C: tl.constexpr,
-    PACKED: tl.constexpr,
-    SHIFTED: tl.constexpr,
-):
-    """K chunks of a weight or bias `(cols)`: as factors in fp32, or as they lie in memory if PACKED; none of None.
-
-    Columns begin below 0 where they are SHIFTED.
-    """
-    chunks = ()
-    for k in tl.static_range(K):
-        if vector is not None:
-            if vector.dtype == x.dtype:
-                chunk = tl.load(vector + k * C + col, mask=is_column(k * C + col, cols, SHIFTED), other=0.0)
-            else:
-                # Loaded as a tile, of which the first row counts. Loaded by itself it would have a layout for its own
-                # element size, and Triton would convert every tile to that layout instead of this one to that of x.
-                first = (row_in_tile == 0) & is_column(k * C + col, cols, SHIFTED)
-                chunk = tl.sum(
-                    tl.load(vector + k * C + col + 0 * row_in_tile, mask=first, other=0.0), 0, keep_dims=True
-                )
-            chunks = chunks + (chunk if PACKED else factor(chunk, ZERO_CENTRED),)
-    return chunks
-
-
-@triton.jit
-def is_column(col, cols, SHIFTED: tl.constexpr):
-    """Which of these are columns; only where they are SHIFTED may they lie before the first."""
-    return (col >= 0) & (col < cols) if SHIFTED else col < cols
-
-
-@triton.jit
-def chunk_of(chunks, k, value, ZERO_CENTRED: tl.constexpr, PACKED: tl.constexpr):
-    """The k-th chunk of `row_vector`, in fp32, not before `value` is known if PACKED; empty of no vector."""
-    chunk = ()
-    if len(chunks) > 0:
-        chunk = (factor(after(chunks[k], value), ZERO_CENTRED) if PACKED else chunks[k],)
-    return chunk
-
-
-@triton.jit
-def tiles_after(tiles, value, PACKED: tl.constexpr):
-    """Tiles as they are once `value` is known."""
-    later = ()
-    for i in tl.static_range(len(tiles)):
-        later = later + (after(tiles[i], value) if PACKED else tiles[i],)
-    return later
-
-
-@triton.jit
-def sums_of_tiles(
-    first,
-    tiles,
-    step,
-    vectors,
-    inputs,
-    extra,
-    places,
-    ZERO_CENTRED: tl.constexpr,
-    HEADS: tl.constexpr,
-    UNIT: tl.constexpr,
-    ALIGNMENTS: tl.constexpr,
-    R: tl.constexpr,
-    K: tl.constexpr,
-    C: tl.constexpr,
-    FOLD: tl.constexpr,
-    PACKED: tl.constexpr,
-    REREAD: tl.constexpr,
-    STAGES: tl.constexpr,
-    EVEN: tl.constexpr,
-):
-    """Write dx of every `step`-th tile from the `first` on; return the sums for the gradients of parameters.
-
-    Of dweight, dbias, dweight1 and dbias1, as far as there are such, K chunks each.
-    """
-    weights, weights1, biases = vectors
-    dx, dy, x, weight, mean, rstd, partial_dbias = inputs
-    row_in_tile, col, rows, cols, dy_stride, x_stride = places
     scale = 1.0 / cols
-    shift = shift_of(first, cols, ALIGNMENTS)
+
+    # The sums for each gradient of a parameter, as far as there is such: K chunks.
     dweight = ()
     dbias = ()
     dweight1 = ()
@@ -239,7 +109,7 @@ def sums_of_tiles(
             dweight1 = dweight1 + (tl.zeros([1 if FOLD else R, C], tl.float32),)
         if extra.partial_dbias1 is not None:
             dbias1 = dbias1 + (tl.zeros([1 if FOLD else R, C], tl.float32),)
-    for tile in tl.range(first, tiles, step, num_stages=STAGES):
+    for tile in tl.range(program, tiles, programs, num_stages=STAGES):
         row = rows_of_tile(tile, row_in_tile, R, ALIGNMENTS)
         row_rstd = tl.load(rstd + row, mask=row < rows, other=0.0)
         row_mean = None
@@ -319,7 +189,82 @@ def sums_of_tiles(
         dbias = new_dbias
         dweight1 = new_dweight1
         dbias1 = new_dbias1
-    return dweight + dbias + dweight1 + dbias1
+    sums = dweight + dbias + dweight1 + dbias1
+    partials = partial_dweight, partial_dbias, extra.partial_dweight1, extra.partial_dbias1
+    if not APART or cols > 0:  # which it always is
+        store_sums(sums, program, shift, partials, cols, K, C, ALIGNMENTS > 1)
+    if FUSED:
+        started, arrived = arrive(words, program, programs, INTERPRETED)
+        index = tl.arange(0, FINISH_ROWS)[:, None]
+        lane = tl.arange(0, FINISH_COLS)[None, :]
+        results = results_of(dweight_out, dbias_out, partial_dweight, partial_dbias, extra)
+        # The usual way comes first and shares no code with the other. So its code follows on the loop's: behind a jump
+        # it would be fetched from memory only when a program gets there.
+        if wait_for_all(words, started, arrived, INTERPRETED):
+            finish_piece(results, program, index, lane, programs, cols, programs, FINISH_ROWS, FINISH_COLS)
+        else:
+            left = wait_or_leave(words, program, programs, INTERPRETED)
+            piece = first_piece(words, program, programs, left)
+            while piece < programs:
+                finish_piece(results, piece, index, lane, programs, cols, programs, FINISH_ROWS, FINISH_COLS)
+                piece = next_piece(words, programs, left)
+
+
+@triton.jit
+def row_vector(
+    vector,
+    x,
+    row_in_tile,
+    col,
+    cols,
+    ZERO_CENTRED: tl.constexpr,
+    K: tl.constexpr,
+    C: tl.constexpr,
+    PACKED: tl.constexpr,
+    SHIFTED: tl.constexpr,
+):
+    """K chunks of a weight or bias `(cols)`: as factors in fp32, or as they lie in memory if PACKED; none of None.
+
+    Columns begin below 0 where they are SHIFTED.
+    """
+    chunks = ()
+    for k in tl.static_range(K):
+        if vector is not None:
+            if vector.dtype == x.dtype:
+                chunk = tl.load(vector + k * C + col, mask=is_column(k * C + col, cols, SHIFTED), other=0.0)
+            else:
+                # Loaded as a tile, of which the first row counts. Loaded by itself it would have a layout for its own
+                # element size, and Triton would convert every tile to that layout instead of this one to that of x.
+                first = (row_in_tile == 0) & is_column(k * C + col, cols, SHIFTED)
+                chunk = tl.sum(
+                    tl.load(vector + k * C + col + 0 * row_in_tile, mask=first, other=0.0), 0, keep_dims=True
+                )
+            chunks = chunks + (chunk if PACKED else factor(chunk, ZERO_CENTRED),)
+    return chunks
+
+
+@triton.jit
+def is_column(col, cols, SHIFTED: tl.constexpr):
+    """Which of these are columns; only where they are SHIFTED may they lie before the first."""
+    return (col >= 0) & (col < cols) if SHIFTED else col < cols
+
+
+@triton.jit
+def chunk_of(chunks, k, value, ZERO_CENTRED: tl.constexpr, PACKED: tl.constexpr):
+    """The k-th chunk of `row_vector`, in fp32, not before `value` is known if PACKED; empty of no vector."""
+    chunk = ()
+    if len(chunks) > 0:
+        chunk = (factor(after(chunks[k], value), ZERO_CENTRED) if PACKED else chunks[k],)
+    return chunk
+
+
+@triton.jit
+def tiles_after(tiles, value, PACKED: tl.constexpr):
+    """Tiles as they are once `value` is known."""
+    later = ()
+    for i in tl.static_range(len(tiles)):
+        later = later + (after(tiles[i], value) if PACKED else tiles[i],)
+    return later
 
 
 @triton.jit

@@ -175,8 +175,8 @@ class Shared(Launch):
         from .shared_kernel import SLOTS, TRITON_DTYPES, backward_parts
 
         rows, cols = tensors.shape
-        partial_dweight, partial_dbias = tensors.partials(self.groups)
-        fused = self.fused and partial_dweight is not None
+        partials = tensors.partials(self.groups)
+        fused = self.fused and partials[0] is not None
         unit = tensors.unit_where_triton_sees(2 * TRITON_SEES)  # strides are in words
         pairs_unit = (unit + 1) // 2
         extra = _extra_in_pairs(tensors.extra_operands(self.groups), pairs_unit)
@@ -190,10 +190,8 @@ class Shared(Launch):
             backward_parts,
             (self.programs,),
             dx,
-            tensors.gradients.dweight,
-            tensors.gradients.dbias,
-            partial_dweight,
-            partial_dbias,
+            *tensors.gradients[1:3],
+            *partials,
             dy,
             x,
             None if weight is None else _as_pairs(weight),
@@ -222,7 +220,7 @@ class Shared(Launch):
             **finish_tile(tensors, self.programs, self.groups, 32 * self.warps * 16),
             **kernel_options(self.warps, maxnreg=self.maxnreg),
         )
-        return [kernel] if fused else [kernel, *sum_partials(tensors, partial_dweight, partial_dbias, extra)]
+        return [kernel] if fused else [kernel, *sum_partials(tensors, *partials, extra)]
 
 
 def _buffers(rows: int, cols: int, problem: Problem, stages: int = STAGES) -> int:

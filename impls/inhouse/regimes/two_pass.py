@@ -79,7 +79,7 @@ class TwoPass(Launch):
         from .two_pass_kernel import backward_columns, row_sums
 
         rows, cols = tensors.shape
-        partial_dweight, partial_dbias = tensors.partials(self.groups)
+        partials = tensors.partials(self.groups)
         extra = tensors.extra_operands(self.groups)
         of_xhats = tensors.empty((rows,))
         of_ones = None if tensors.mean is None else tensors.empty((rows,))
@@ -101,8 +101,7 @@ class TwoPass(Launch):
             backward_columns,
             (self.groups * -(-cols // self.cols),),
             tensors.gradients.dx,
-            partial_dweight,
-            partial_dbias,
+            *partials,
             *tensors.inputs,
             of_xhats,
             of_ones,
@@ -115,7 +114,7 @@ class TwoPass(Launch):
             EVEN=rows % self.rows == 0 and cols % self.cols == 0,
             **kernel_options(self.warps),
         )
-        return [first, second, *sum_partials(tensors, partial_dweight, partial_dbias, extra)]
+        return [first, second, *sum_partials(tensors, *partials, extra)]
 
 
 def _sum_bytes(problem: Problem) -> int:
