@@ -200,8 +200,9 @@ class CompilingAhead:
         with self._changed:
             if worker is None or self._over:  # then it is ended by `__exit__`
                 return
-            self._workers.remove(worker)
         worker.kill()
+        with self._changed:  # only now it is off the device
+            self._workers.remove(worker)
 
     def _receive(self, worker: LocalWorker) -> None:
         """Wait for the end of a task; the time for which the worker stands still does not count."""
