@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -37,11 +37,12 @@ def make_forgiving() -> None:
         stream.reconfigure(errors="backslashreplace")
         raw = getattr(stream.buffer, "raw", stream.buffer)  # with PYTHONUNBUFFERED there is no buffer
         if type(raw) is io.FileIO and type(stream) is io.TextIOWrapper:
+            forgiving = _Forgiving(stream.fileno(), "wb", closefd=False)
             setattr(
                 sys,
                 name,
                 io.TextIOWrapper(
-                    io.BufferedWriter(_Forgiving(stream.fileno(), "wb", closefd=False)),
+                    cast(BinaryIO, forgiving) if raw is stream.buffer else io.BufferedWriter(forgiving),
                     encoding=stream.encoding,
                     errors="backslashreplace",
                     line_buffering=stream.line_buffering,

@@ -22,8 +22,21 @@ FRAME = re.compile(r'^  File "([^"<]+)", line (\d+)', re.MULTILINE)
 GRACE_S = 3.0  # for compile pools to release their semaphores; otherwise Python warns of them at exit
 
 
+FROM_OUTSIDE = ("SIGKILL", "SIGTERM", "SIGXCPU")  # of the kernel's OOM killer, a limit of CPU time, a person
+
+
 class WorkerDiedError(Exception):
-    """The worker ended unexpectedly; the message says how."""
+    """The worker ended unexpectedly; the message says how.
+
+    `signal` is what killed it; those of FROM_OUTSIDE are probably nobody's fault in the worker.
+    """
+
+    def __init__(self, how: str, signal: str | None = None) -> None:
+        super().__init__(how, signal)  # both, so that it can be pickled: a fleet sends it
+        self.signal = signal
+
+    def __str__(self) -> str:
+        return self.args[0]
 
 
 class Worker(Protocol):
@@ -71,14 +84,14 @@ class WorkerProcess:
         try:
             self._connection.send(request)
         except OSError as error:
-            raise WorkerDiedError(self._how_it_ended()) from error
+            raise self._death() from error
 
     def receive(self, timeout_s: float) -> Event | None:
         """The next event, or None after `timeout_s` of silence; raises WorkerDiedError at the end of the stream."""
         try:
             return self._connection.recv() if self._connection.poll(timeout_s) else None
         except (EOFError, OSError) as error:
-            raise WorkerDiedError(self._how_it_ended()) from error
+            raise self._death() from error
 
     def pause(self) -> None:
         """Stop the worker, and all that it forked, until `go_on`; nothing happens where there are no such signals."""
@@ -112,14 +125,15 @@ class WorkerProcess:
                 if self._process.is_alive():
                     os.kill(self._process.pid, getattr(signal, name))
 
-    def _how_it_ended(self) -> str:
+    def _death(self) -> WorkerDiedError:
         self._process.join(10)
         code = self._process.exitcode
         if code is None:
-            return "the worker closed its connection"
+            return WorkerDiedError("the worker closed its connection")
         if code >= 0:
-            return f"the worker process exited with status {code}"
-        return f"the worker process was killed by {signal.Signals(-code).name}"
+            return WorkerDiedError(f"the worker process exited with status {code}")
+        name = signal.Signals(-code).name
+        return WorkerDiedError(f"the worker process was killed by {name}", name)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from harness.records.schema import ConditionsRecord, RowRecord, Status
 from harness.records.settings import Settings
 from harness.run.compile_ahead import Task, task_of
 from harness.run.plan import Job, without_untimed
-from harness.run.process import Worker, WorkerDiedError
+from harness.run.process import FROM_OUTSIDE, Worker, WorkerDiedError
 from harness.run.progress import Display
 from harness.run.resolve import for_later_process
 from harness.worker.messages import Aside, Began, Done, Row, SelfTest, Try, When
@@ -144,6 +144,7 @@ class Runner:
         pending = [name for name in job.impls if not self._skip(job, name)]
         self._wait_for_background(job.case, pending)
         settings = self.settings if job.process == 0 else for_later_process(self.settings)
+        tried_again = False
         while pending:
             attempt = _Attempt()
             try:
@@ -153,7 +154,12 @@ class Runner:
                 self._receive_until_done(self.worker, attempt)
                 return
             except WorkerDiedError as death:
-                self._record_death(job, attempt, pending, "crashed", str(death))
+                if death.signal in FROM_OUTSIDE and not tried_again:
+                    self.close()
+                    tried_again = True
+                    self.progress.say(f"{death}; {job.case.key} goes on in a new one")
+                else:
+                    self._record_death(job, attempt, pending, "crashed", str(death))
             except TimeoutError as silence:
                 self._record_death(job, attempt, pending, "timeout", str(silence))
             pending = [name for name in pending if name not in attempt.finished]

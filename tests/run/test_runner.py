@@ -205,6 +205,16 @@ def test_worker_death_costs_only_the_running_one(stage):
     assert played.asked_for() == [("a", "b", "c"), ("c",)]
 
 
+@pytest.mark.parametrize(("kills", "status"), [(1, "ok"), (2, "crashed")])
+def test_who_is_killed_from_outside_is_tried_once_more(kills, status):
+    """The kernel's OOM killer and limits of CPU time end innocent workers; who is killed each time has crashed."""
+    killed = [at_work("a"), WorkerDiedError("the worker process was killed by SIGKILL", "SIGKILL")]
+    rest = [at_work("a"), done("a")] if status == "ok" else []
+    last = [*rest, at_work("b"), done("b"), Done()]
+    played = Played([Job(CASE, ("a", "b"))], *[killed] * kills, last).run()
+    assert [outcome[:2] for outcome in played.outcomes()] == [("a", status), ("b", "ok")]
+
+
 def test_unwritten_contenders_are_retried_together():
     first = [at_work("a"), at_work("b"), at_work("c"), at_work("b", "time"), DEATH]
     second = [done("a"), done("c"), Done()]
