@@ -19,6 +19,7 @@ from harness.cases.tensors import gradients_of
 from harness.cases.tensors import headings as short_names
 from harness.cases.traffic import moved_bytes
 from harness.records.reason_texts import sentence
+from harness.records.schema import RANKED
 from reports import figures
 from reports.labels import MARKS, determinism, entry_label, same_bits
 from reports.table import Cell, Heading, Table, table
@@ -207,6 +208,11 @@ def _worst_rho_cell(row: Row) -> Cell:
     return Cell(figures.rho(rho, (row.entry and row.entry.checked.error_class) or "exact"), rho)
 
 
+def _right_and_bits(entry: Entry) -> str:
+    """Whether it is right and, where it is, whether its bits are the same in every run; else its status."""
+    return f"right, {same_bits(entry.checked)}" if entry.status in RANKED else entry.status
+
+
 def _notes(entry: Entry) -> list[str]:
     notes = [figures.one_line(note, 400) for note in entry.notes]
     shown = entry.standing in ("ranked", "failed")  # in the column of determinism, or where failures are listed
@@ -259,12 +265,6 @@ _OF_CASE = (
         shown=lambda row: _time_or_why(_baseline(row)),
         drop=5,
     ),
-    Column(
-        "fastest_us",
-        "its us",
-        lambda row: row.case.fastest.median_us if row.case.fastest else None,
-        shown=lambda row: _time_or_why(row.case.fastest) if row.case.fastest else Cell(figures.NOTHING),
-    ),
 )
 _OF_ENTRY = (
     _of_entry("impl", "impl", lambda entry: entry.impl, shown=_label, left=True),
@@ -291,6 +291,7 @@ _OF_ENTRY = (
     _of_entry("differing_in", "differ in", lambda entry: " ".join(entry.checked.differing_in), left=True),
     _of_entry("determinism", "deterministic", lambda entry: determinism(entry.checked), left=True),
     _of_entry("same_bits", "same bits", lambda entry: same_bits(entry.checked), drop=4),
+    _of_entry("right_and_bits", "right, same bits", _right_and_bits, left=True),
     _of_entry("peak_extra_bytes", "extra memory", lambda entry: entry.peak_extra_bytes, figures.size),
     _of_entry("kernels", "kernels", lambda entry: None if entry.kernels is None else len(entry.kernels)),
     _of_entry("prepare_s", "prepare", lambda entry: entry.prepare_s, figures.seconds),
@@ -323,13 +324,13 @@ MARKDOWN = _names(
 )
 MARKDOWN_UNTIMED = _names("impl status rho_each determinism peak_extra_bytes kernels notes")
 # A line a case, about one implementation.
-PULL_REQUEST = _names("case base_us fastest fastest_us ranked_us speedup verdict bandwidth_gbps percent_of_add")
+PULL_REQUEST = _names("case base_us ranked_us speedup verdict peak_extra_bytes right_and_bits")
 PULL_REQUEST_UNTIMED = _names("case status rho_each determinism")
 HTML = _names(
     "case norm rows cols impl status median_us speedup verdict bandwidth_gbps percent_of_add rho_worst same_bits"
 )
 HTML_CASES = _names("case fastest median_us speedup lead next base_us add_us failed")
 _NOT_IN_CSV = _names(
-    "context short_case fastest lead next failed base_us fastest_us ranked_us determinism same_bits rhos rho_worst"
+    "context short_case fastest lead next failed base_us ranked_us determinism same_bits right_and_bits rhos rho_worst"
 )
 CSV = (*(name for name in COLUMNS if name not in _NOT_IN_CSV), "errors")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Literal
 
 from harness.analysis.statistics import Ratio
@@ -163,10 +164,15 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
+def printable(text: str) -> str:
+    """Text without line breaks, terminal escapes and other control characters: each run of them is a space."""
+    return re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+", " ", text)
+
+
 def one_line(reason: Reason | str | None, width: int = 160) -> str:
     """A reason in words, or a text, on one line of at most `width` characters."""
     text = sentence(reason) if isinstance(reason, Reason) else reason or ""
-    joined = " ".join(text.split())
+    joined = " ".join(printable(text).split())
     return joined if len(joined) <= width else joined[: width - 1].rstrip() + "…"
 
 

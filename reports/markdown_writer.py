@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from tabulate import tabulate
 
+from reports import figures
 from reports.table import Cell, Heading, Section, Table
 from reports.table import table as make_table
 
@@ -18,12 +19,12 @@ def paragraphs(parts: Iterable[str]) -> str:
 
 def write_section(section: Section, level: int = 2) -> list[str]:
     """The paragraphs of a section under its title; a table without rows is left out."""
-    parts = [f"{'#' * level} {section.title}"]
+    parts = [f"{'#' * level} {escape(section.title)}"]
     for part in section.parts:
         if isinstance(part, Section):
             parts += write_section(part, level + 1)
         else:
-            parts.append(write_table(part) if isinstance(part, Table) else part)
+            parts.append(write_table(part) if isinstance(part, Table) else escape(part))
     return [part for part in parts if part]
 
 
@@ -56,8 +57,14 @@ def details(summary: str, text: str) -> str:
 
 
 def escape(text: str) -> str:
-    """Text that stays within its cell, and is not taken for a tag."""
-    return text.replace("|", "\\|").replace("<", "\\<").replace("\n", " ")
+    """Text that stays within its line or cell, and is not taken for a tag; backticks within it still mean code."""
+    return re.sub(r"[\\|<]", r"\\\g<0>", figures.printable(text))
+
+
+def code(text: str) -> str:
+    """Text on one line, as code; it cannot end the code early."""
+    inside = figures.printable(text).replace("`", "'")
+    return f"`{inside}`"
 
 
 def _text(cell: Cell) -> str:

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
 
+from reports import figures
 from reports.table import Table
 
 WIDTH = 120
@@ -31,7 +32,7 @@ def print_table(console: Console, table: Table, title: str = "") -> None:
     """
     table = fitted(table, console.width)
     grid = RichTable(
-        title=escape(title) or None,
+        title=_literal(title) or None,
         title_justify="left",
         title_style="bold",
         box=SIMPLE_HEAD,
@@ -41,7 +42,7 @@ def print_table(console: Console, table: Table, title: str = "") -> None:
     )
     for heading, least in zip(table.headings, _least_widths(table), strict=True):
         grid.add_column(
-            escape(heading.text),
+            _literal(heading.text),
             justify="left" if heading.left else "right",
             no_wrap=not heading.left,
             overflow="fold",
@@ -54,7 +55,7 @@ def print_table(console: Console, table: Table, title: str = "") -> None:
 
 def print_line(console: Console, text: str, style: str | None = None) -> None:
     """Print a line of text as it is, in one style."""
-    console.print(escape(text), style=style, highlight=False)
+    console.print(_literal(text), style=style, highlight=False)
 
 
 def fitted(table: Table, width: int) -> Table:
@@ -80,4 +81,9 @@ def _least_widths(table: Table) -> list[int]:
 
 
 def _coloured(text: str) -> str:
-    return f"[{COLOURS[text]}]{text}[/]" if text in COLOURS else escape(text)
+    return f"[{COLOURS[text]}]{text}[/]" if text in COLOURS else _literal(text)
+
+
+def _literal(text: str) -> str:
+    """Text in which nothing is taken for markup of rich's or for an escape of the terminal's."""
+    return escape(figures.printable(text))

@@ -19,6 +19,9 @@ MOST_CASES_IN_FULL = 12  # beyond, a table for each case fills many screens: one
 
 def show(comparison: Comparison, console: Console) -> None:
     """Print the cases, then the summary, then what a reader must know."""
+    if comparison.timed:
+        print_line(console, answers.correctness(comparison), "bold")
+        console.print()
     if not comparison.timed:
         console_verified.show(comparison, console)
     elif len(comparison.cases) > MOST_CASES_IN_FULL:

@@ -14,7 +14,7 @@ from harness.cases.unfused import WITH_TORCH
 from reports import figures
 from reports.columns import COLUMNS, Row
 from reports.labels import MARKS
-from reports.markdown_writer import paragraphs, table, write_section, write_table
+from reports.markdown_writer import escape, paragraphs, table, write_section, write_table
 from reports.parts import answers, caveats, models, not_passed, training_step, yardsticks
 from reports.parts.conditions import conditions_list
 from reports.parts.geomeans import geomeans
@@ -35,9 +35,9 @@ ORDER = (
 
 def render(comparison: Comparison) -> str:
     """The page as GitHub-flavoured markdown: headline, times, geometric means, models and contexts, conditions."""
-    warned = [f"**{caveat}**" for caveat in caveats.caveats(comparison)]
+    warned = [f"**{escape(caveat)}**" for caveat in caveats.caveats(comparison)]
     norms: dict[Norm, None] = dict.fromkeys(case.case.norm for case in comparison.cases)
-    parts = [answers.headline(comparison), *warned, *(_times(comparison, norm) for norm in norms)]
+    parts = [escape(answers.headline(comparison)), *warned, *(_times(comparison, norm) for norm in norms)]
     if comparison.timed:
         parts += [_legend(comparison), yardsticks.error_budget(comparison), write_table(geomeans(comparison))]
     for section in filter(None, (models.section(comparison), training_step.section(comparison))):

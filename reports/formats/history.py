@@ -10,7 +10,7 @@ from harness.analysis.comparison import Comparison
 from harness.cases import NormCase
 from harness.errors import UsageError
 from reports import figures
-from reports.markdown_writer import paragraphs, table
+from reports.markdown_writer import escape, paragraphs, table
 from reports.parts import answers, provenance
 from reports.table import left
 
@@ -42,7 +42,7 @@ def render(comparisons: Sequence[Comparison]) -> str:
     if not cases:
         raise UsageError("the files have no case in common that two of them measured")
     answered = "\n".join(
-        f"- run {number}: {answers.answer(comparison)}" for number, comparison in enumerate(comparisons, 1)
+        f"- run {number}: {escape(answers.answer(comparison))}" for number, comparison in enumerate(comparisons, 1)
     )
     parts = ["# Runs side by side", ABOUT, _runs(comparisons), answered]
     for norm in dict.fromkeys(case.norm for case in cases):

@@ -31,7 +31,7 @@ def render(comparison: Comparison) -> str:
     """The report as markdown text."""
     run = comparison.run
     parts = [
-        f"# Norm backward on {run.device.name}",
+        f"# Norm backward on {escape(run.device.name)}",
         _summary(comparison),
         *(write_section(spent) if (spent := models.section(comparison)) else []),
         "## Conditions",
@@ -60,7 +60,8 @@ def wins_table(comparison: Comparison) -> str:
 
 
 def _summary(comparison: Comparison) -> str:
-    parts = ["## Summary", *(f"**{caveat}**" for caveat in caveats.caveats(comparison)), answers.headline(comparison)]
+    warned = (f"**{escape(caveat)}**" for caveat in caveats.caveats(comparison))
+    parts = ["## Summary", escape(answers.headline(comparison)), *warned]
     if comparison.timed:
         parts += [write_table(geomeans(comparison)), yardsticks.error_budget(comparison), wins_table(comparison)]
         parts += [kernel_table.agreement(comparison)]
@@ -114,7 +115,7 @@ def _case(comparison: Comparison, case: CaseComparison) -> list[str]:
     names = columns.MARKDOWN if comparison.timed else columns.MARKDOWN_UNTIMED
     notes = enumerate(columns.footnotes(comparison, case), start=1)
     return [
-        f"## {case.case.key}",
+        f"## {escape(case.case.key)}",
         "; ".join(facts) + ".",
         write_table(columns.table_of(names, columns.passed(comparison, case))),
         yardsticks.error_budget(comparison),

@@ -8,7 +8,7 @@ from harness.defaults import OWN_IMPL
 from harness.errors import UsageError
 from reports import columns, figures
 from reports.columns import Row
-from reports.markdown_writer import escape, write_table
+from reports.markdown_writer import code, escape, write_table
 from reports.parts import answers, caveats, conditions, not_passed, provenance, training_step, yardsticks
 from reports.parts.geomeans import norms_side_by_side
 
@@ -24,7 +24,7 @@ def render(comparison: Comparison, impl: str | None = None) -> str:
     """
     subject = _subject(comparison, impl)
     lead = [_headline(comparison, subject), *(f"**{caveat}**" for caveat in caveats.caveats(comparison))]
-    top = [line for text in lead for line in (figures.one_line(text, LONGEST_LINE), "")]
+    top = [line for text in lead for line in (escape(figures.one_line(text, LONGEST_LINE)), "")]
     budget = yardsticks.error_budget(comparison)
     step = _in_a_training_step(comparison, subject)
     bottom = ["", *step, *([budget, ""] if budget else []), *_details(comparison, subject), "", *_reproduce(comparison)]
@@ -83,7 +83,7 @@ def _in_a_training_step(comparison: Comparison, subject: str) -> list[str]:
         "",
         *write_table(speedups).splitlines(),
         "",
-        firsts,
+        escape(firsts),
         "",
     ]
 
@@ -113,4 +113,4 @@ def _reproduce(comparison: Comparison) -> list[str]:
     made = "; ".join(f"{name}: {escape(value)}" for name, value in conditions.conditions(comparison))
     made = provenance.without_hashes(made)
     command = figures.one_line(comparison.run.command, LONGEST_LINE)
-    return [f"Reproduce: `{command}`", "", f"Conditions: {figures.one_line(made, 2 * LONGEST_LINE)}."]
+    return [f"Reproduce: {code(command)}", "", f"Conditions: {figures.one_line(made, 2 * LONGEST_LINE)}."]

@@ -37,9 +37,9 @@ def render(runs: Sequence[Comparison]) -> str:
     heading = title(runs)
     all_outcomes = join_outcomes(runs)
     parts = [
-        f"# {heading}",
+        f"# {escape(heading)}",
         *(f"**{escape(caveat)}**" for comparison in runs for caveat in caveats.caveats(comparison)),
-        answers.verified(all_outcomes),
+        escape(answers.verified(all_outcomes)),
         *(part for section in sections(runs, all_outcomes) for part in write_section(section)),
         "## Conditions",
         *(_conditions(number, comparison, len(runs)) for number, comparison in enumerate(runs, start=1)),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from harness.analysis.case_comparison import CaseComparison, Entry
 from harness.analysis.comparison import Comparison
 from harness.analysis.outcomes import FAILED, Outcome, join_outcomes, tally, tried
 from harness.records.reason_texts import sentence
 from harness.records.reasons import Reason
-from harness.records.schema import Status
+from harness.records.schema import RANKED, Status
 from reports import figures
 from reports.labels import counted_label
 from reports.parts.caveats import caveats, context_named, interference, nothing_ranked
@@ -32,7 +34,51 @@ def headline(comparison: Comparison, impl: str | None = None) -> str:
         return verified(join_outcomes([comparison]))
     text, subject = _fastest(comparison, impl)
     means = geomeans(comparison, subject) if subject else ""
-    return f"{context_named(comparison)}{text} {means}".rstrip()
+    sentences = (correctness(comparison, impl), revisions(comparison), context_named(comparison) + text, means)
+    return " ".join(filter(None, sentences))
+
+
+@dataclass(frozen=True)
+class Counts:
+    """In how many cases an implementation ran, was right, and gave the same bits in every run."""
+
+    ran: int
+    right: int
+    same: int
+
+
+def counts(comparison: Comparison, impl: str) -> Counts:
+    """Cases that it refused are not counted, and bits only where it was right."""
+    entries = [case.entry(impl) for case in comparison.cases]
+    ran = [entry for entry in entries if entry and entry.standing != "absent"]
+    right = [entry for entry in ran if entry.status in RANKED]
+    same = sum(entry.other_bits is None and bool(entry.checked.repeats) for entry in right)
+    return Counts(len(ran), len(right), same)
+
+
+def correctness(comparison: Comparison, impl: str | None = None) -> str:
+    """How often `impl` was right with the same bits, or how many implementations always were; then what failed."""
+    names = dict.fromkeys(entry.impl for case in comparison.cases for entry in case.entries)
+    known = {name: found for name in names if (found := counts(comparison, name)).ran}
+    if not known:
+        return ""
+    if impl in known:
+        of = known[impl]
+        text = f"{impl}: right {of.right} of {of.ran}, same bits {of.same} of {of.right}."
+    else:
+        right = [of for of in known.values() if of.right == of.ran]
+        same = sum(of.same == of.right for of in right)
+        bits = "same bits" if same == len(right) else f"same bits {same} of {len(right)}"
+        text = f"{len(right)} of {len(known)} right, {bits}."
+    failed = Counter((entry.impl, entry.status) for case in comparison.cases for entry in case.of("failed"))
+    parts = [f"{name} {_HOW[status]} {number}" for (name, status), number in failed.items()]
+    return f"{text} Failed: {', '.join(parts)}." if parts else text
+
+
+def revisions(comparison: Comparison) -> str:
+    """The commits of the two sides of a `compare`; empty for another run."""
+    sides = ", ".join(f"{side.word} is commit {side.commit[:12]}" for side in comparison.run.sides)
+    return f"{sides[:1].upper()}{sides[1:]}." if sides else ""
 
 
 def answer(comparison: Comparison) -> str:
@@ -53,7 +99,9 @@ def _fastest(comparison: Comparison, impl: str | None) -> tuple[str, str | None]
     if nothing_ranked(comparison):
         return " ".join(interference(comparison)), None
     if subject is None:
-        return f"No implementation could be ranked in {figures.count(summary.cases, 'case')}.", None
+        timed = any(case.of("ranked", "unranked") for case in comparison.cases)
+        none = f"No implementation could be ranked in {figures.count(summary.cases, 'case')}."
+        return none if timed else "Times are not ranked.", None
     if not competed(comparison, subject) and not wins:
         return f"{subject} was not timed here.", None
     if wins and all(case.aa_band is None for case in comparison.cases):

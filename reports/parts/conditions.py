@@ -8,6 +8,7 @@ from harness.records.contexts import COLD
 from harness.records.run_records import EndRecord, RunRecord
 from harness.records.settings import Settings
 from reports import figures
+from reports.markdown_writer import code, escape
 from reports.parts import provenance, yardsticks
 from reports.table import Table, left, table
 
@@ -59,8 +60,8 @@ def _repeats(settings: Settings) -> str:
 
 def conditions_list(comparison: Comparison) -> str:
     """The conditions of the run and its command as a list of markdown."""
-    lines = [f"- {name}: {value}" for name, value in conditions(comparison)]
-    lines.append(f"- Command: `{figures.one_line(comparison.run.command, 1000)}`")
+    lines = [f"- {name}: {escape(value)}" for name, value in conditions(comparison)]
+    lines.append(f"- Command: {code(figures.one_line(comparison.run.command, 1000))}")
     return "\n".join(lines)
 
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from harness.analysis.case_comparison import Entry
 from harness.analysis.comparison import Comparison
 from harness.analysis.summary import Geomean, Wins
 from harness.cases import Norm
-from harness.records.schema import RANKED
 from reports import figures
 from reports.labels import NORMS, counted_label
+from reports.parts.answers import Counts, counts
 from reports.table import Cell, Heading, Table, left, table
 
 
@@ -60,25 +57,22 @@ def norms_side_by_side(comparison: Comparison) -> Table:
     norms: list[Norm] = [norm for norm in NORMS if any(mean.norm == norm for mean in means.values())]
     impls = list(dict.fromkeys(impl for impl, _ in sorted(means, key=lambda key: -means[key].value)))
     wins = {wins.impl: wins for wins in comparison.summary.wins}
-    ran = {impl: _ran(comparison, impl) for impl in impls}
     rows = [
-        [impl, *(_mean(means.get((impl, norm))) for norm in norms), *_verified(ran[impl]), _won(wins.get(impl))]
+        [
+            impl,
+            *(_mean(means.get((impl, norm))) for norm in norms),
+            *_verified(counts(comparison, impl)),
+            _won(wins.get(impl)),
+        ]
         for impl in impls
     ]
     heads = left("implementation", *(f"{NORMS[norm]} speedup" for norm in norms), "right", "same bits", "fastest in")
     return table(heads, rows)
 
 
-def _ran(comparison: Comparison, impl: str) -> list[Entry]:
-    entries = [case.entry(impl) for case in comparison.cases]
-    return [entry for entry in entries if entry and entry.standing != "absent"]
-
-
-def _verified(ran: Sequence[Entry]) -> list[Cell]:
+def _verified(of: Counts) -> list[Cell]:
     """In how many of the cases that it ran on it was right, and in how many of these it gave the same bits."""
-    right = [entry for entry in ran if entry.status in RANKED]
-    same = sum(entry.other_bits is None for entry in right)
-    return [Cell(f"{len(right)} of {len(ran)}", len(right)), Cell(f"{same} of {len(right)}", same)]
+    return [Cell(f"{of.right} of {of.ran}", of.right), Cell(f"{of.same} of {of.right}", of.same)]
 
 
 def _mean(mean: Geomean | None) -> Cell:

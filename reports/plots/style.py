@@ -61,6 +61,7 @@ styled = rc_context(
         "legend.fontsize": 8,
         "legend.frameon": False,
         "text.hinting": "none",  # the same widths on every machine
+        "text.parse_math": False,  # a dollar in a name is a dollar
         "svg.hashsalt": "normbwd",
         "svg.fonttype": "none",  # text stays text: small, and it can be searched
         "font.sans-serif": ["DejaVu Sans", "Verdana", "sans-serif"],  # Verdana is as wide

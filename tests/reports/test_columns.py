@@ -35,8 +35,8 @@ def test_a_time_bears_the_mark_of_bits_that_differ(status, bits, mark):
     rows[there] = rows[there].model_copy(update={"verification": verification(fingerprint=bits)})
     comparison = compare(results(*rows, processes=2))
     (case,) = comparison.cases
-    (cells,) = table_of(["ranked_us", "fastest_us"], [Row(comparison, case, case.entry("quack"))]).rows
-    assert [cell.text for cell in cells] == [f"54.9{mark}"] * 2
+    ((cell,),) = table_of(["ranked_us"], [Row(comparison, case, case.entry("quack"))]).rows
+    assert cell.text == f"54.9{mark}"
 
 
 def test_a_gradient_that_is_in_the_results_alone_has_its_columns():

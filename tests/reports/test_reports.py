@@ -27,7 +27,7 @@ def test_every_format_reaches_a_file_and_standard_output(form, tmp_path, capsys)
 
 
 def test_the_subject_and_baseline_are_passed_on():
-    assert reports.render(mixed(), "pr", baseline="quack", impl="torch-eager").startswith("torch-eager is fastest in 0")
+    assert "torch-eager is fastest in 0" in reports.render(mixed(), "pr", baseline="quack", impl="torch-eager")
 
 
 def test_unknown_format_and_unwritable_file(tmp_path):
