@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from io import TextIOWrapper
 from pathlib import Path
 
 from rich.console import Console
@@ -90,7 +89,6 @@ def write_compared(runs: Sequence[Comparison], form: str, out: Path | None = Non
 
         draw.write(runs[0], out)
     elif form == "console" and out is None:
-        _never_failing()
         console.show(runs[0], Console(width=None if sys.stdout.isatty() else console.WIDTH))
     else:
         _put(render_compared(runs, form, impl), out)
@@ -101,15 +99,8 @@ def render_compared(runs: Sequence[Comparison], form: str, impl: str | None = No
     return _OF_SEVERAL[form](runs) if form in _OF_SEVERAL else _COMPARING[form](runs[0], impl)
 
 
-def _never_failing() -> None:
-    """Characters that standard output has no code for are written as escapes, whatever its encoding."""
-    if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
-
-
 def _put(text: str, out: Path | None) -> None:
     if out is None:
-        _never_failing()
         sys.stdout.write(text)
         return
     try:

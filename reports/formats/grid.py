@@ -42,7 +42,10 @@ def render(comparison: Comparison) -> str:
         parts += [_legend(comparison), yardsticks.error_budget(comparison), write_table(geomeans(comparison))]
     for section in filter(None, (models.section(comparison), training_step.section(comparison))):
         parts += write_section(section)
-    parts += ["\n".join(f"- {failure}" for failure in not_passed.failures(comparison)), conditions_list(comparison)]
+    parts += [
+        "\n".join(f"- {failure}" for failure in map(escape, not_passed.failures(comparison))),
+        conditions_list(comparison),
+    ]
     return paragraphs(parts)
 
 

@@ -99,9 +99,7 @@ def _fastest(comparison: Comparison, impl: str | None) -> tuple[str, str | None]
     if nothing_ranked(comparison):
         return " ".join(interference(comparison)), None
     if subject is None:
-        timed = any(case.of("ranked", "unranked") for case in comparison.cases)
-        none = f"No implementation could be ranked in {figures.count(summary.cases, 'case')}."
-        return none if timed else "Times are not ranked.", None
+        return f"No implementation could be ranked in {figures.count(summary.cases, 'case')}.", None
     if not competed(comparison, subject) and not wins:
         return f"{subject} was not timed here.", None
     if wins and all(case.aa_band is None for case in comparison.cases):
