@@ -70,7 +70,9 @@ def correctness(comparison: Comparison, impl: str | None = None) -> str:
         same = sum(of.same == of.right for of in right)
         bits = "same bits" if same == len(right) else f"same bits {same} of {len(right)}"
         text = f"{len(right)} of {len(known)} right, {bits}."
-    failed = Counter((entry.impl, entry.status) for case in comparison.cases for entry in case.of("failed"))
+    failed: Counter[tuple[str, Status]] = Counter(
+        (entry.impl, entry.status) for case in comparison.cases for entry in case.of("failed")
+    )
     parts = [f"{name} {_HOW[status]} {number}" for (name, status), number in failed.items()]
     return f"{text} Failed: {', '.join(parts)}." if parts else text
 
