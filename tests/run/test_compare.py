@@ -99,7 +99,7 @@ def test_two_revisions_are_verified_side_by_side(repository, tmp_path, capsys):
     arguments += ["--device", "cpu", "--norm", "rms", "--shapes", "16x64", "--quick", "--out", str(tmp_path / "out")]
     with pytest.raises(SystemExit) as ended:
         main(["compare", *arguments])
-    assert ended.value.code in (0, None)
+    assert ended.value.code == 1  # head is wrong
     rows = {row.impl: row for row in load(tmp_path / "out" / "results.jsonl").rows if row.role == "impl"}
     assert (rows["my-norm@base"].status, rows["my-norm@head"].status) == ("ok", "wrong")
     assert "dx is off by rho" in worded(rows["my-norm@head"].reason)
