@@ -146,6 +146,9 @@ def _judge_geomean(limit: Regression, tested: Sequence[TestedCase]) -> list[Verd
     if len(tested) < 2:
         return []
     shared = [process for process in tested[0].logs if all(process in case.logs for case in tested)]
+    if not shared:
+        reason = Reason("no_process_for_mean")
+        return [Verdict(limit.subject, None, "INCONCLUSIVE", reason)]
     mean = mean_of_logs([[case.logs[process] for process in shared] for case in tested])
     loss = _loss(mean, math.log1p(limit.geomean_effect), len(tested))
     if loss.p <= 1 - CONFIDENCE:

@@ -162,6 +162,7 @@ TEXTS: dict[str, str] = {
     "slower": "slower by more than delta",
     "not_slower": "not slower by more than delta",
     "maybe_slower": "may be slower by more than delta",
+    "no_process_for_mean": "no process measured all cases, so there is no mean over them",
     "slower_on_the_whole": "slower by more than delta on the whole",
     "not_slower_on_the_whole": "not slower by more than delta on the whole",
     "maybe_slower_on_the_whole": "may be slower by more than delta on the whole",

@@ -166,6 +166,28 @@ def test_times_that_cannot_be_compared_are_an_error():
     assert outcome(pair(CASE)[0], head, pair(CASE)[2], processes=None) == "ERROR"
 
 
+def test_no_mean_is_taken_over_cases_that_no_process_shares():
+    """On a fleet each process may have had a GPU with a large t0, each for another case, and is set aside there."""
+    gpus = {(CASE, 0): 0, (CASE, 1): 1, (LAYER, 0): 1, (LAYER, 1): 0}
+    measured = in_processes(*pair(CASE), *pair(LAYER), scales=(1.0, 1.0))
+    rows = [each.model_copy(update={"gpu": gpus[each.case, each.process]}) for each in measured]
+    tests = [selftest(process=process, t0_us=20.0 if gpu else 1.0) for process in (0, 1) for gpu in (0, 1)]
+    selftests = [test.model_copy(update={"gpu": gpu}) for test, gpu in zip(tests, (0, 1, 0, 1), strict=True)]
+    found = judge(gateable(*rows, selftests=selftests), Limits(regression=[Regression(head=HEAD, base=BASE)]))
+    assert [verdict.outcome for verdict in found] == ["PASS", "PASS", "INCONCLUSIVE"]
+    assert worded(found[-1].reason).startswith("no process measured all cases")
+
+
+def test_a_head_that_was_not_verified_passes_nothing_even_where_its_base_failed():
+    rows = in_processes(*pair(CASE, base={"status": "wrong", "reason": "off"}), scales=FIVE)
+    rows = [each.model_copy(update={"verification": None}) if each.impl == HEAD else each for each in rows]
+    (verdict,) = judge(gateable(*rows), Limits(regression=[Regression(head=HEAD, base=BASE)]))
+    assert (verdict.outcome, worded(verdict.reason)) == (
+        "INCONCLUSIVE",
+        f"{HEAD}: no record of its verification",
+    )
+
+
 def test_the_example_asks_for_what_compare_names():
     (asked,) = read_limits(Path("examples/gate-pull-request.toml")).regression
     workflow = Path("examples/github-actions.yml").read_text(encoding="utf-8")
