@@ -55,14 +55,14 @@ class Pristine:
         """Names of the inputs that have changed; dy may change if the backward works `in_place`."""
         return [
             name
-            for name, tensor in self._touched(inputs).items()
+            for name, tensor in self.touched(inputs).items()
             if not (in_place and name in OUTPUT_GRADIENTS) and not same_bits(_like(self.buffers[name], tensor), tensor)
         ]
 
     def overrun(self, inputs: Inputs) -> list[str]:
         """Names of the inputs whose guards or gaps were written to."""
         names: list[str] = []
-        for name, tensor in self._touched(inputs).items():
+        for name, tensor in self.touched(inputs).items():
             now = whole_buffer(tensor).clone()
             each_place_once(_like(now, tensor)).copy_(each_place_once(_like(self.buffers[name], tensor)))
             if not torch.equal(now, self.buffers[name]):
@@ -74,7 +74,8 @@ class Pristine:
         for name, tensor in inputs.tensors().items():
             whole_buffer(tensor).copy_(self.buffers[name])
 
-    def _touched(self, inputs: Inputs) -> dict[str, torch.Tensor]:
+    def touched(self, inputs: Inputs) -> dict[str, torch.Tensor]:
+        """The inputs of which anything in memory has changed, guards and gaps included."""
         tensors = inputs.tensors().items()
         return {name: tensor for name, tensor in tensors if not torch.equal(whole_buffer(tensor), self.buffers[name])}
 
@@ -89,10 +90,11 @@ def harm(pristine: Pristine, inputs: Inputs, answer: object, in_place: bool) -> 
 
     dy may change where `in_place` is declared.
     """
-    if changed := pristine.changed(inputs, in_place):
-        return Reason("changed_dy" if changed == ["dy"] else "changed_input", {"tensors": changed})
-    if overrun := pristine.overrun(inputs):
-        return Reason("wrote_outside_input", {"tensors": overrun})
+    if pristine.touched(inputs):  # most often nothing is, and every repeat asks
+        if changed := pristine.changed(inputs, in_place):
+            return Reason("changed_dy" if changed == ["dy"] else "changed_input", {"tensors": changed})
+        if overrun := pristine.overrun(inputs):
+            return Reason("wrote_outside_input", {"tensors": overrun})
     return overlaps(inputs, answer, in_place) if isinstance(answer, Grads) else None
 
 
