@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from harness.analysis.outcomes import FAILED
 from harness.cases import NormCase
 from harness.records.reason_texts import sentence
 from harness.records.schema import RowRecord
@@ -85,7 +86,7 @@ class Display:
         if row.role != "impl":
             return
         self._statuses[row.status] += 1
-        if row.status in ("wrong", "impossible", "crashed", "timeout", "oom"):
+        if row.status in FAILED:
             why = f": {sentence(row.reason)}" if row.reason else ""
             self.say(f"{row.case.key} {row.impl}: {row.status}{why}")
 

@@ -45,6 +45,8 @@ def shared_once(data: Any) -> dict[str, Any]:
             if counts[text] == 1 and not isinstance(value, str):
                 for inner in value.values() if isinstance(value, dict) else value:
                     count(inner)
+        elif isinstance(value, int | float) and value < 0:
+            raise ValueError(f"{value} would be read as a place in `shared`")
 
     count(data)
     repeated = [text for text, times in counts.most_common() if times > 1 and len(text) > len(str(~len(counts)))]
@@ -71,6 +73,7 @@ def _data(sources: Sequence[Source], plan: Plan, runs: Sequence[dict[str, Any]])
     devices = by_device(sources)
     return {
         "columns": COLUMNS,
+        "failed": FAILED,
         "devices": [
             {
                 "key": device,

@@ -143,7 +143,6 @@ function bar(us, low, high, longest, add) {
 }
 
 // Right or wrong comes first, then the bits, then the time. What was wrong or ended stands below what has a time.
-const FAILED = ["wrong", "crashed", "timeout", "oom"];
 const PASSED = { ok: "yes", nondeterministic: "yes" };
 const sameBits = row => row.status === "ok" ? "yes" : row.status !== "nondeterministic" ? "" : row.bits?.endsWith("new process") ? "not in a new process" : "no";
 function withInterval(text) {
@@ -152,7 +151,7 @@ function withInterval(text) {
 }
 
 function ranking(point) {
-  const rows = point.measured.entries.map(read), timed = rows.filter(row => row.us), failed = rows.filter(row => !row.us && FAILED.includes(row.status));
+  const rows = point.measured.entries.map(read), timed = rows.filter(row => row.us), failed = rows.filter(row => !row.us && data.failed.includes(row.status));
   const add = point.measured.add_us, longest = 1.04 * Math.max(...timed.map(row => Number(row.us)), Number(add ?? 0));
   const line = (row, place) => el("tr", { class: row.standing + (place === 0 && row.standing === "ranked" ? " first" : "") },
     el("th", { scope: "row" }, row.impl,
