@@ -460,16 +460,28 @@ def test_what_ends_a_program_ends_a_run_as_ctrl_c_does(workers, folder, number):
         signal.signal(number, before)
 
 
+def test_a_hang_up_that_nohup_ignores_ends_nothing(workers, folder):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        workers.statuses["liger"] = lambda: os.kill(os.getpid(), signal.SIGHUP) or "ok"
+        typed("bench --shapes 4x8 --norm rms --out run")
+        assert not load(folder / "run" / "results.jsonl").end.interrupted
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 REPORT = "import sys; from harness.__main__ import main; main(['report', sys.argv[1], '--format', 'markdown'])"
 
 
 @pytest.mark.parametrize("variables", [{"PYTHONIOENCODING": "ascii"}, {"PYTHONIOENCODING": "cp1252"}, POSIX])
 def test_a_report_is_printed_whatever_the_encoding(measured, variables):
+    text = measured.read_text(encoding="utf-8").replace("NVIDIA H200", "NVIDIA H200 \u2264")
+    measured.write_text(text, encoding="utf-8")
     ended = subprocess.run(
         [sys.executable, "-c", REPORT, measured], env=os.environ | variables, capture_output=True, check=False
     )
     assert (ended.returncode, ended.stderr) == (0, b"")
-    assert ended.stdout.startswith(b"# Norm backward on ")
+    assert ended.stdout.startswith(b"# Norm backward on NVIDIA H200 \\u2264")
 
 
 def test_a_reader_that_leaves_changes_no_exit_code(measured):

@@ -65,8 +65,8 @@ def test_interference_leaves_no_verdict(kind):
     assert {(entry.standing, entry.speedup, entry.verdict) for entry in compared.entries} == {("unranked", None, None)}
     assert compared.lead is None
     nothing = f"Nothing is ranked in 1 case: {REASONS[kind]}."
-    assert headline(compare(run)).endswith(f"same bits. {nothing}")
-    assert headline(compare(run), "quack").endswith(f" of 1. {nothing}")
+    assert headline(compare(run)) == f"2 of 2 right, same bits. {nothing}"
+    assert headline(compare(run), "quack") == f"quack: right 1 of 1, same bits 1 of 1. {nothing}"
     assert nothing not in caveats(compare(run))  # which is printed beside it
 
 
@@ -97,7 +97,7 @@ def test_interference_in_one_case_leaves_the_others_alone():
     run = results(*ROWS, *other)
     assert [case.interference is None for case in by_case(run).values()] == [True, False]
     assert f"Nothing is ranked in 1 case: {REASONS['A/A pair']}." in caveats(compare(run))
-    assert "quack is fastest in 1 of 2 cases." in headline(compare(run))
+    assert headline(compare(run)).startswith("2 of 2 right, same bits. quack is fastest in 1 of 2 cases.")
 
 
 def test_other_load_on_a_cpu_is_shown():

@@ -4,6 +4,7 @@ import pytest
 
 from harness import devices
 from harness.cases import NormCase
+from harness.cases.traffic import shortest_possible_us
 from harness.records.schema import Budget, ConditionsRecord, RowRecord, SelfTestRecord
 from harness.records.settings import Settings
 from harness.run.plan import Job
@@ -11,6 +12,7 @@ from harness.run.process import WorkerDiedError
 from harness.run.resolve import for_later_process
 from harness.run.runner import QUARANTINE_AFTER, Runner
 from harness.worker.messages import Aside, Began, Done, Hello, Row, SelfTest
+from tests.results_factory import timing
 from tests.wording import worded
 
 CASE = NormCase("rms", 16, 64, device="cpu")
@@ -387,6 +389,16 @@ def test_later_processes_take_what_was_timed_beside_it():
     first, second = [done("a"), done("b", untimed=INTERPRETED), Done()], [done("a", process=1), Done()]
     played = Played(jobs(0, 1, impls=("a", "b")), first, second).run()
     assert played.requests() == [["try 16 a,b 0"], ["try 16 a 1"]]
+
+
+def test_a_time_below_the_reading_of_x_and_dy_is_impossible():
+    """The parent says so, whatever the worker sent; the case goes on."""
+    case = NormCase("rms", 8192, 4096)
+    fast = timing(case_us := 0.9 * shortest_possible_us(case, PROFILE.datasheet_gbps), drift=0.0)
+    script = [done("a", case, timing=fast), done("b", case, timing=timing(2 * case_us)), Done()]
+    played = Played([Job(case, ("a", "b"))], script).run()
+    assert [(impl, status) for impl, status, _ in played.outcomes()] == [("a", "impossible"), ("b", "ok")]
+    assert "to read x and dy alone takes" in played.outcomes()[0][2]
 
 
 def test_compilers_stand_still_whenever_the_device_has_to_be_quiet():
