@@ -58,7 +58,7 @@ def normbwd(
     """Tell which norm backward is right, deterministic and fastest on this GPU, by how much, and how sure that is."""
 
 
-ENDING = [signal.Signals[name] for name in ("SIGTERM", "SIGHUP", "SIGQUIT") if name in signal.Signals.__members__]
+ENDING_SIGNALS = [each for each in signal.Signals if each.name in ("SIGTERM", "SIGHUP", "SIGQUIT")]
 FLEET_OPTIONS = ("fleet", "kinds", "gpus", "mixed", "dry_run")
 CLAIM_DEFAULT = f"(default: {PROCESSES_OF_A_CLAIM}; with --quick 1)"
 UNFINISHED = "folder of unfinished runs (default: runs/publish-DEVICE)"
@@ -310,9 +310,9 @@ def list_(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line; exits with the code of the answer. What ends a program ends it as Ctrl-C does."""
+    """Run the command line; exits with the code of the answer. SIGTERM, SIGHUP and SIGQUIT end it as Ctrl-C does."""
     make_forgiving()
-    before = {number: signal.getsignal(number) for number in ENDING}
+    before = {number: signal.getsignal(number) for number in ENDING_SIGNALS}
     for number, handler in before.items():
         if handler != signal.SIG_IGN:  # `nohup` ignores SIGHUP
             signal.signal(number, signal.default_int_handler)
@@ -337,7 +337,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _refuse_unusable(arguments: Sequence[str]) -> None:
-    """Raise UsageError for an argument that is no UTF-8, as results state the command line, and for an empty --out."""
+    """Raise UsageError for an empty --out, and for an argument that is not UTF-8: results state the command line."""
     for argument in arguments:
         if any("\ud800" <= letter <= "\udfff" for letter in argument):
             raise UsageError(f"{argument!a}: is not UTF-8; give another name")

@@ -61,7 +61,7 @@ TIMES_X = 10
 
 NEAR_ONE = 0.999  # a p that is 1 in bf16
 
-# What a norm may be given but the usual, with the kinds of inputs that show whether it is heeded, at the first shape.
+# Parameters that are not the usual ones, and the kinds of inputs that show whether an implementation heeds them.
 OTHER_PARAMETERS: tuple[tuple[str, Mapping[str, Any], tuple[str, ...]], ...] = (
     *(("another eps (--eps)", {"eps": eps}, ("small-x",)) for eps in (1e-12, 1e-6, 1e-3)),
     ("a zero-centred weight (--zero-centred)", {"zero_centred": True}, ("correlated", "outliers")),

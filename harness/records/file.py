@@ -183,7 +183,7 @@ def load(path: Path, torn: bool = False) -> Results:
         raise UsageError(f"{path} cannot be what a run measured: {sentence(reason)}; measure again")
     return Results(
         run,
-        [impossible.checked(row, run.device.datasheet_gbps) for row in timed],
+        [impossible.mark_impossible(row, run.device.datasheet_gbps) for row in timed],
         end,
         tuple(_only(SelfTestRecord, records)),
         tuple(_only(ConditionsRecord, records)),

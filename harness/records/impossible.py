@@ -11,10 +11,10 @@ from harness.records.run_records import EndRecord
 from harness.records.schema import RANKED, RowRecord
 
 
-def checked(row: RowRecord, datasheet_gbps: float | None) -> RowRecord:
-    """The row, `impossible` where it was timed with cold caches and is faster than the datasheet's memory.
+def mark_impossible(row: RowRecord, datasheet_gbps: float | None) -> RowRecord:
+    """The row, with the status `impossible` where its cold time is shorter than reading x and dy takes.
 
-    A device without a datasheet cannot be checked.
+    The rate is the datasheet's. A device without a datasheet cannot be checked.
     """
     timing = row.timing
     if datasheet_gbps is None or row.status not in RANKED:

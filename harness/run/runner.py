@@ -17,7 +17,7 @@ from typing import Protocol
 from harness.cases import NormCase
 from harness.devices import DeviceProfile
 from harness.records.file import AnyRecord
-from harness.records.impossible import checked
+from harness.records.impossible import mark_impossible
 from harness.records.reasons import Reason
 from harness.records.schema import ConditionsRecord, RowRecord, Status
 from harness.records.settings import Settings
@@ -176,11 +176,11 @@ class Runner:
                 case None:
                     raise TimeoutError(f"no sign of life for {self.time_limit_s:g} s")
                 case Began(impl=impl, stage=stage):
-                    self._quieten(impl, stage)
+                    self._pause_or_go_on(impl, stage)
                     attempt.impl, attempt.stage = impl, stage
                     self.progress.step(impl, stage)
-                case Row(row=timed):
-                    row = checked(timed, self.profile.datasheet_gbps)
+                case Row(row=sent):
+                    row = mark_impossible(sent, self.profile.datasheet_gbps)
                     if row.role == "impl":
                         attempt.finished[row.impl] = row.status
                     self._append(row)
@@ -197,8 +197,8 @@ class Runner:
             self.background.wait_for(task_of(case, impl) for impl in impls)
             self.stages_s["compile ahead"] += self.now_s() - begun_s
 
-    def _quieten(self, impl: str | None, stage: str) -> None:
-        """Pause the background, except while inputs are drawn or one prepares that compiles nothing ahead."""
+    def _pause_or_go_on(self, impl: str | None, stage: str) -> None:
+        """Pause the background, except while inputs are drawn, or one prepares that it does not compile."""
         if self.background is None:
             return
         if stage in UNTIMED_STAGES or (stage == "prepare" and impl not in self.background.impls):
@@ -207,7 +207,7 @@ class Runner:
             self.background.pause()
 
     def _without_own_processes(self, record: AnyRecord) -> AnyRecord:
-        """Compilers stand still while a case is timed, and so are no other processes on its device."""
+        """Compilers are paused while a case is timed: they do not count as other processes on its device."""
         if self.background is None or not isinstance(record, ConditionsRecord):
             return record
         others = max(0, record.other_processes - self.background.processes)

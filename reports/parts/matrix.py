@@ -40,7 +40,7 @@ def section(outcomes: Sequence[Outcome]) -> Section:
 
 
 def not_tried(outcomes: Sequence[Outcome]) -> str:
-    """What a norm may be given and was given to none of these implementations."""
+    """The parameters, variants, dtypes and inputs that none of these cases has."""
     return f"Not tried: {', '.join(catalogue.not_tried({outcome.case for outcome in outcomes}))}."
 
 
