@@ -208,6 +208,10 @@ def gate(
         bool, typer.Option("--resume", help="go on with an interrupted one, of --out or the latest")
     ] = False,
     allow_others: Annotated[bool, typer.Option("--allow-others", help="measure although others use the GPU")] = False,
+    impl: Annotated[
+        list[Path] | None, typer.Option("--impl", help="the file of an adapter in the run, which confirms it")
+    ] = None,
+    tuned: Annotated[list[Path] | None, typer.Option("--tuned", help="the file of `tune` in the run")] = None,
 ) -> None:
     """Judge a results file against limits; exit 0 pass, 1 regressed, 3 inconclusive, 2 nothing measured.
 
@@ -219,8 +223,9 @@ def gate(
     from harness.gate.limits import read_limits
     from reports.parts import verdicts
 
-    if not confirm and (processes is not None or out is not None or resume or allow_others):
-        raise UsageError("--processes, --out, --resume and --allow-others are of the run that confirms; add --confirm")
+    if not confirm and (processes is not None or out is not None or resume or allow_others or impl or tuned):
+        options = "--processes, --out, --resume, --allow-others, --impl and --tuned"
+        raise UsageError(f"{options} are of the run that confirms; add --confirm")
     run = only([load(path) for path in results])
     limits = read_limits(config)
     judged = judge(run, limits)
@@ -230,7 +235,8 @@ def gate(
     sys.stdout.flush()  # the verdicts so far are shown even if measuring again fails
     if confirm:
         invocation = Invocation(out=out, resume=resume, allow_others=allow_others, command=command_line())
-        invocation = invocation.changed(processes=processes or PROCESSES_OF_A_CLAIM)
+        files = {"impl_files": tuple(impl or ()), "tuned_files": tuple(tuned or ())}
+        invocation = invocation.changed(processes=processes or PROCESSES_OF_A_CLAIM, **files)
         display = Display()
         with print_resume_hint(invocation, display):
             confirmed = measure_again(judged, limits, run.run, results[0], invocation, display)

@@ -23,6 +23,7 @@ from harness.run import compare, opening, session
 from harness.run.invocation import Invocation
 from harness.run.progress import Display
 from harness.run.provenance import own_revision
+from harness.run.resolve import check
 from harness.worker.messages import Hello
 
 FOLDER = "confirm-"  # and the time; the folder lies beside the results that are confirmed
@@ -34,8 +35,9 @@ def confirm(
     """Measure failures of speed again; the new verdicts and the file of the second run, or None without such failures.
 
     `results` is the file of the run. `invocation` holds what the record does not: the number of processes, the folder
-    (by default one beside `results`), and whether others may use the device. Raises UnavailableError, before
-    anything is measured, where the device or the software differs from the run's.
+    (by default one beside `results`), the files of adapters, and whether others may use the device. Before anything is
+    measured it raises UnavailableError where the device or the software differs from the run's, and UsageError where
+    a file is needed that the command line does not name.
     """
     cases, names = cases_behind(verdicts), names_behind(verdicts)
     if not cases:
@@ -48,16 +50,20 @@ def confirm(
 def _measure_again(
     run: RunRecord, cases: Sequence[NormCase], names: Sequence[str], invocation: Invocation, display: Display
 ) -> Path:
+    compared = run.sides[0] if run.sides else None
+    if compared and compared.file is not None and not invocation.impl_files:
+        raise _not_named(run.settings.baseline, compared.file)
+    check(invocation)
     try:
         display.say("starting a worker to see what is here")
         hello = session.inventory(Invocation(device=run.device.profile))
         _refuse_another(run, hello)
+        confirming = _with_settings_of(run, cases, names, invocation)
         with ExitStack() as checked_out:
-            confirming = _with_settings_of(run, cases, names, invocation)
-            confirming = (
-                _with_revisions(confirming, run, checked_out) if run.sides else _with_files(confirming, run, hello)
-            )
-            _refuse_other_versions(run, hello, confirming)
+            if compared:
+                confirming = _with_revisions(confirming, run, checked_out)
+            else:
+                _refuse_other_implementations(run, hello, confirming)
             return session.bench(confirming, display)
     except UnavailableError as error:
         raise UnavailableError(f"cannot confirm: {error}") from error
@@ -88,16 +94,29 @@ def _refuse_another(run: RunRecord, hello: Hello) -> None:
         raise UnavailableError(f"the run was made by normbwd {run.revision}, and this is {own}; start a new run")
 
 
-def _refuse_other_versions(run: RunRecord, hello: Hello, confirming: Invocation) -> None:
-    """Raise UnavailableError where a library that a confirmed implementation requires has another version here.
+def _refuse_other_implementations(run: RunRecord, hello: Hello, confirming: Invocation) -> None:
+    """Raise where an implementation is missing, was not named, or requires a library that has another version here.
 
-    The requirements of --impl files are known only to a worker that loads them.
+    A results file may come from anybody: the files that it names are not loaded, only those of the command line.
     """
-    names = {name.partition("@")[0] for name in (confirming.settings.impls or "").split(",")}
-    files = confirming.impl_files and not run.sides  # revisions are stated by their commits
-    for item in (session.inventory(confirming) if files else hello).implementations:
-        if item.name in names:
-            _refuse_versions(run, item.libraries, item.libraries)
+    if confirming.impl_files or confirming.tuned_files:
+        hello = session.inventory(confirming)
+    here = {item.name: item for item in hello.implementations}
+    sources = {item.name: item.source for item in run.implementations}
+    for name in (confirming.settings.impls or "").split(","):
+        if name not in here:
+            raise _not_named(name, sources.get(name, ""))
+        if why := here[name].missing:
+            raise UnavailableError(f"{name} is missing here: {sentence(why)}")
+        _refuse_versions(run, here[name].libraries, here[name].libraries)
+
+
+def _not_named(name: str, source: str) -> UsageError:
+    option = "--tuned" if source.endswith(".json") else "--impl"
+    shown = name.partition("@")[0]
+    return UsageError(
+        f"--confirm: {shown} came from {source!r}; what a results file names is not run: type {option} and the file"
+    )
 
 
 def _refuse_versions(run: RunRecord, here: Mapping[str, str], names: Iterable[str]) -> None:
@@ -128,33 +147,8 @@ def _with_revisions(invocation: Invocation, run: RunRecord, checked_out: ExitSta
     """The invocation with both revisions of a comparison checked out again."""
     base, head = run.sides
     name = run.settings.baseline.removesuffix(f"@{base.word}")
-    files = () if base.file is None else (_file(base.file, name),)
-    both_checked_out = compare.revisions_chosen(
-        invocation.changed(impls=name, impl_files=files, base=base.commit, head=head.commit)
-    )
+    both_checked_out = compare.revisions_chosen(invocation.changed(impls=name, base=base.commit, head=head.commit))
     try:
         return checked_out.enter_context(both_checked_out)
     except UsageError as error:  # most often a shallow clone, which lacks the commit
         raise UnavailableError(str(error)) from error
-
-
-def _with_files(invocation: Invocation, run: RunRecord, hello: Hello) -> Invocation:
-    """The invocation with the files of those implementations that only --impl or --tuned can load."""
-    missing = {item.name: item.missing for item in hello.implementations}
-    names = set((invocation.settings.impls or "").split(","))
-    for name in sorted(names & missing.keys()):
-        if why := missing[name]:
-            raise UnavailableError(f"{name} is missing here: {sentence(why)}")
-    sources = {item.source: item.name for item in run.implementations if item.name in names - missing.keys()}
-    files = [_file(source, name) for source, name in sources.items()]
-    tuned_files = tuple(file for file in files if file.suffix == ".json")  # an adapter is a Python file
-    return invocation.changed(
-        impl_files=tuple(file for file in files if file not in tuned_files), tuned_files=tuned_files
-    )
-
-
-def _file(source: str, name: str) -> Path:
-    path = Path(source)
-    if not path.is_file():
-        raise UnavailableError(f"{name} came from {source}, which is not here; run it in the folder of that run")
-    return path

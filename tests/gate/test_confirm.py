@@ -79,7 +79,10 @@ class Machine:
     def inventory(self, invocation):
         files = "".join(f" with {path}" for path in invocation.impl_files)
         self.events += [*self._printed(), f"look at {invocation.device}{files}"]
-        return self.here
+        known = {each.name for each in self.here.implementations}
+        mine = [ImplRecord(name="liger", family="liger", source=str(path)) for path in invocation.impl_files]
+        loaded = mine if "liger" not in known else []
+        return replace(self.here, implementations=[*self.here.implementations, *loaded])
 
     def bench(self, invocation, display):
         self.events += [*self._printed(), "measure"]
@@ -120,10 +123,10 @@ def machine(tmp_path, monkeypatch, capsys):
     return found
 
 
-def gated(*more):
+def gated(*more, files=("--impl", "my_liger.py")):
     """The exit code of the gate on runs/pr/results.jsonl."""
     with pytest.raises(SystemExit) as ended:
-        main(["gate", "runs/pr/results.jsonl", "--confirm", *more])
+        main(["gate", "runs/pr/results.jsonl", "--confirm", *files, *more])
     return ended.value.code
 
 
@@ -183,7 +186,7 @@ def test_only_the_limits_that_failed_say_what_is_measured(machine):
         "[[claim]]\nimpl = 'quack'\nover = 'torch-eager'\nat_least = 0.99\n"
     )
     write(PR, measured(ONE_LOST))
-    assert gated() == 1
+    assert gated(files=()) == 1
     (invocation,) = machine.chosen
     assert (invocation.settings.impls, invocation.impl_files, invocation.cases) == (
         "torch-eager,quack",
@@ -234,7 +237,8 @@ def test_elsewhere_nothing_is_confirmed_and_nothing_is_lost(machine, capsys, her
     write(PR, measured(ONE_LOST))
     machine.here = here
     assert gated() == 4
-    assert machine.events == ["judge", "print", "look at h200"]
+    assert machine.events[:3] == ["judge", "print", "look at h200"]
+    assert "measure" not in machine.events
     error = capsys.readouterr().err.splitlines()[-1]
     assert error == f"error: cannot confirm: {why}"
     assert [path.name for path in PR.parent.iterdir()] == ["results.jsonl"]
@@ -263,22 +267,64 @@ def test_what_an_adapter_requires_has_to_be_what_it_was(machine, capsys, name, p
     assert f"{path} was 1 in the run and is 2 here" in capsys.readouterr().err
 
 
-def test_an_adapter_that_is_not_here_is_named(machine, capsys):
+MARKING = "from pathlib import Path\nPath({marker!r}).write_text('run')\n"
+
+
+def refused(capsys, *files):
+    assert gated(files=files) == 2
+    return capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_path_that_the_file_names_is_not_loaded(machine, capsys, tmp_path, monkeypatch):
+    """With the real worker, which would import it, and write the marker."""
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(confirm, "_refuse_another", lambda run, hello: None)
+    marker = tmp_path / "marker"
+    Path("my_liger.py").write_text(MARKING.format(marker=str(marker)))
+    found = measured(ONE_LOST)
+    run = found.run.model_copy(update={"device": found.run.device.model_copy(update={"profile": "cpu"})})
+    text = write(PR, replace(found, run=run)).read_text()
+    PR.write_text(text.replace('"liger"', '"mine"'))
+    Path("gate.toml").write_text("[[claim]]\nimpl = 'mine'\nover = 'torch-eager'\nat_least = 2\n")
+    assert refused(capsys) == (
+        "error: --confirm: mine came from 'my_liger.py'; what a results file names is not run: type --impl and the file"
+    )
+    assert not marker.exists()
+
+
+def test_a_checkout_that_the_file_names_is_not_entered(machine, capsys, tmp_path):
+    """A configuration of git runs programs, so that its folder is as untrusted as a path to import."""
+    repository = two_revisions(tmp_path)
+    marker = tmp_path / "marker"
+    git(repository, "config", "core.fsmonitor", f"touch {marker};")
+    write(PR, compared(str(repository / "my_norm.py")))
+    assert "type --impl and the file" in refused(capsys)
+    assert machine.events == ["judge"]
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize(
+    ("files", "why"),
+    [
+        (("--tuned", "other.json"), "liger came from 'my_liger.py'"),
+        (("--impl", "absent.py"), "--impl absent.py: no such file"),
+    ],
+)
+def test_the_files_typed_have_to_hold_what_failed(machine, capsys, files, why):
     write(PR, measured(ONE_LOST))
-    Path("my_liger.py").unlink()
-    assert gated() == 4
-    error = "cannot confirm: liger came from my_liger.py, which is not here; run it in the folder of that run\n"
-    assert capsys.readouterr().err.endswith(error)
+    assert why in refused(capsys, *files)
     assert "measure" not in machine.events
 
 
 def test_interrupted_confirmation_is_resumed(machine, capsys, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["normbwd", "gate", str(PR), "--confirm"])
+    monkeypatch.setattr(sys, "argv", ["normbwd", "gate", str(PR), "--confirm", "--impl", "my_liger.py"])
     write(PR, measured(ONE_LOST))
     machine.slower = session.InterruptedRun(Path("runs/pr/confirm-1/results.jsonl"))
     assert gated() == 130
     assert capsys.readouterr().err.splitlines()[-2:] == [
-        f"go on:   normbwd gate {PR} --confirm --resume --out runs/pr/confirm-1 (what is done is kept)",
+        f"go on:   normbwd gate {PR} --confirm --impl my_liger.py --resume --out runs/pr/confirm-1 "
+        "(what is done is kept)",
         "error: interrupted",
     ]
     assert machine.finish() == ["judge", "print", "look at h200", "look at h200 with my_liger.py", "measure"]
@@ -296,7 +342,9 @@ def test_there_must_be_something_to_resume(machine, capsys):
     assert capsys.readouterr().err == complaint
 
 
-@pytest.mark.parametrize("option", ["--processes 3", "--out again", "--resume", "--allow-others"])
+@pytest.mark.parametrize(
+    "option", ["--processes 3", "--out again", "--resume", "--allow-others", "--impl my_liger.py", "--tuned a.json"]
+)
 def test_options_of_a_confirmation_are_refused_without_one(machine, capsys, option):
     write(PR, measured(ONE_LOST))
     with pytest.raises(SystemExit) as ended:
@@ -338,7 +386,7 @@ def test_confirmation_checks_out_both_revisions(machine, monkeypatch, file, file
     monkeypatch.setattr(compare, "revisions_chosen", revisions)
     Path("norm.py").write_text("")
     write(PR, compared(file))
-    assert gated() in (1, 3)
+    assert gated(files=[part for path in files for part in ("--impl", str(path))]) in (1, 3)
     assert machine.events[:6] == ["judge", "print", "look at h200", "check out", "measure", "remove"]
     (invocation,) = machine.chosen
     asked = invocation.settings
@@ -347,8 +395,9 @@ def test_confirmation_checks_out_both_revisions(machine, monkeypatch, file, file
 
 def test_a_commit_that_is_not_here_confirms_nothing(machine, tmp_path, capsys):
     repository = two_revisions(tmp_path)
-    write(PR, compared(str(repository / "my_norm.py")))
-    assert gated() == 4
+    file = str(repository / "my_norm.py")
+    write(PR, compared(file))
+    assert gated(files=("--impl", file)) == 4
     why = f"error: cannot confirm: there is no revision {COMMITS[0]} in {repository}; name a file and revisions"
     assert why in capsys.readouterr().err
     assert "measure" not in machine.events
@@ -400,6 +449,7 @@ def test_two_revisions_are_measured_again(tmp_path, monkeypatch, capsys):
     limits = tmp_path / "gate.toml"
     limits.write_text("[[regression]]\nhead = 'my-norm@head'\nbase = 'my-norm@base'\n")
     arguments = ["gate", str(path), "--config", str(limits), "--confirm", "--processes", "1"]
+    arguments += ["--impl", "my_norm.py"]
     assert typed(*arguments, "--out", str(tmp_path / "again")) in (1, 3)  # what the second run reads is not ours to say
     shown = capsys.readouterr().out
     assert "REGRESSED  rms-16x64-fp32  0.500 [" in shown
