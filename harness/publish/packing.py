@@ -32,6 +32,7 @@ def pack(results: Path, target: Path) -> None:
 
     Nothing is left out except what `traces_of` finds. Raises UsageError where the file is no complete results file.
     """
+    load(results)  # what it refuses is never packed
     target.parent.mkdir(parents=True, exist_ok=True)
     new = target.with_name(f"new-{target.name.removesuffix(PACKED_SUFFIX)}.bz2")  # which nobody takes for published
     hosts: list[str] = []

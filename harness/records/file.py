@@ -9,21 +9,21 @@ from __future__ import annotations
 import bz2
 import gzip
 import os
-import re
 import threading
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import count
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import IO, Annotated, Any, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
 
 from harness.cases import NormCase
 from harness.errors import UnavailableError, UsageError
-from harness.records import impossible
+from harness.records import impossible, limits
 from harness.records.contexts import COLD, HOST
 from harness.records.reason_texts import sentence
 from harness.records.reasons import Reason
@@ -158,7 +158,6 @@ def load(path: Path, torn: bool = False) -> Results:
     Raises UsageError with the line at fault and how to mend it; with `torn` a last line that is cut off is left out.
     """
     lines = lines_of(path, torn)
-    records: list[AnyRecord] = []
     if not lines:
         raise UsageError(
             f"{path} holds no whole record; delete it and measure again, or give another folder with --out"
@@ -166,19 +165,25 @@ def load(path: Path, torn: bool = False) -> Results:
     run = _parse(path, 1, lines[0])
     if not isinstance(run, RunRecord):
         raise _not_results(path)
+    limits.refuse_above(limits.PROCESSES, run.settings.processes, path, "processes")
+    records: list[AnyRecord] = []
+    timed: list[RowRecord] = []
+    cases: set[NormCase] = set()
     selftests_behind: list[int] = []
-    rows = 0
     for number, line in enumerate(lines[1:], start=2):
         record = _parse(path, number, line)
         if isinstance(record, RunRecord):
             raise UsageError(f"{path} line {number} starts a second run; give one run's file at a time")
         if isinstance(record, SelfTestRecord):
-            selftests_behind.append(rows)
-        rows += isinstance(record, RowRecord)
+            selftests_behind.append(len(timed))
+        if isinstance(record, RowRecord):
+            timed.append(record)
+            cases.add(case := record.case)
+            limits.refuse_above(limits.CASES, len(cases), path, "cases")
+            limits.refuse_above(limits.ELEMENTS, case.rows * case.cols, path, f"elements of x in line {number}")
         records.append(record)
     ends = _only(EndRecord, records)
     end = reduce(_add_sittings, ends) if ends else None
-    timed = _only(RowRecord, records)
     if end and (reason := impossible.longer_than_run(timed, end, len(_only(GpuRecord, records)))):
         raise UsageError(f"{path} cannot be what a run measured: {sentence(reason)}; measure again")
     return Results(
@@ -194,30 +199,42 @@ def load(path: Path, torn: bool = False) -> Results:
     )
 
 
-def lines_of(path: Path, torn: bool = False) -> list[str]:
+def lines_of(path: Path, torn: bool = False) -> list[bytes]:
     """The lines of a results file, each with its end; with `torn` a last line that is cut off is left out.
 
-    Raises UsageError where the file cannot be read or unpacked.
+    Raises UsageError where the file cannot be read or unpacked, and as soon as it is found to be above a limit.
     """
     if path.is_dir():
         names = sorted(file.name for file in path.iterdir() if ".jsonl" in file.suffixes)
         hint = f"one of its files, such as {path / names[0]}" if names else "a results file, RUN/results.jsonl"
         raise UsageError(f"{path} is a folder; give {hint}")
-    packed = path.suffix in PACKED
     try:
-        with PACKED[path.suffix](path, "rb") if packed else path.open("rb") as stream:
-            content = stream.read()
-        if torn:  # before it is decoded: a line may be cut off within a character
-            content = content[: content.rfind(b"\n") + 1]
-        text = content.decode("utf-8")
-        return [line for line in re.split(r"(?<=\n)", text) if line]  # JSON leaves U+2028 and the like as they are
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or (_why_not_unpacked(path) if packed else "not UTF-8 text")
-        raise UsageError(f"cannot read {path}: {why}") from error
+        with PACKED.get(path.suffix, open)(path, "rb") as stream:
+            lines = list(_within_limits(stream, path))
+    except (OSError, EOFError, zlib.error) as error:
+        raise UsageError(
+            f"cannot read {path}: {getattr(error, 'strerror', None) or _why_not_unpacked(path)}"
+        ) from error
+    return lines[:-1] if torn and lines and not lines[-1].endswith(b"\n") else lines
+
+
+def _within_limits(stream: IO[bytes], path: Path) -> Iterator[bytes]:
+    """The lines of a stream, of which no more is unpacked than the limits allow."""
+    size = 0
+    for number in count(1):
+        if not (line := stream.readline(limits.LINE_BYTES + 1)):
+            return
+        size += len(line)
+        limits.refuse_above(limits.LINE_BYTES, len(line), path, f"bytes in line {number}")
+        limits.refuse_above(limits.BYTES, size, path, "bytes, unpacked")
+        limits.refuse_above(limits.LINES, number, path, "lines")
+        yield line
 
 
 def _why_not_unpacked(path: Path) -> str:
-    if path.read_bytes().startswith(MAGIC[path.suffix]):
+    with path.open("rb") as stream:
+        begins_as_packed = stream.read(3).startswith(MAGIC[path.suffix])
+    if begins_as_packed:
         return "it is cut off or damaged; copy it again from where it came from"
     return f"it is no {path.suffix} file; if it is plain text, take {path.suffix} off its name"
 
@@ -245,8 +262,8 @@ def set_torn_line_aside(path: Path) -> None:
             stream.truncate(length)
 
 
-def _parse(path: Path, number: int, line: str) -> AnyRecord:
-    if not line.endswith("\n"):
+def _parse(path: Path, number: int, line: bytes) -> AnyRecord:
+    if not line.endswith(b"\n"):
         if number == 1:
             raise _not_results(path)
         raise UsageError(
@@ -255,6 +272,8 @@ def _parse(path: Path, number: int, line: str) -> AnyRecord:
         )
     try:
         return _LINE.validate_json(line)
+    except UsageError as error:  # of a setting, such as an unknown context
+        raise UsageError(f"{path} line {number} is not a results record ({error})") from error
     except ValidationError as error:
         first = error.errors()[0]
         if number == 1 and first["loc"][:1] != ("run",):

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field
+
+from harness.records.limits import Whole
 
 FINEST_NS = 10  # a timer that counts in smaller units, such as a host's, is rounded to this
 
@@ -19,9 +22,9 @@ class PackedSamples(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    unit_ns: PositiveInt
-    median: int
-    from_median: list[int]
+    unit_ns: Annotated[int, Field(gt=0, le=1_000_000_000)]
+    median: Whole
+    from_median: list[Whole]
 
     @classmethod
     def of(cls, samples_us: Sequence[float]) -> PackedSamples:

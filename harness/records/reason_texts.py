@@ -7,6 +7,7 @@ there are any: `{parts:: }` writes `: ` before them. `{listed}` has them with co
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from string import Formatter
 from typing import Any
@@ -214,15 +215,15 @@ TEXTS: dict[str, str] = {
 def sentence(*alike: Reason) -> str:
     """The reason in words; several that differ in numbers alone as one sentence, with the range of each number.
 
-    Of a code that a newer version wrote, its code and values.
+    Of a code that a newer version wrote, or with other fields than its template has, its code and values.
     """
     first = alike[0]
     values = {name: _joined([reason.fields[name] for reason in alike]) for name in first.fields}
     parts = [sentence(*column) for column in zip(*(reason.parts for reason in alike), strict=True)]
-    if (template := TEXTS.get(first.code)) is None:
-        written = ", ".join(_WRITER.format("{} {}", name, value) for name, value in values.items())
-        return "; ".join(filter(None, [f"{first.code} ({written})" if written else first.code, *parts]))
-    return _WRITER.format(template, **values, parts=_Parts(parts), listed=", ".join(parts), each=parts)
+    with suppress(KeyError, IndexError, TypeError, ValueError):
+        return _WRITER.format(TEXTS[first.code], **values, parts=_Parts(parts), listed=", ".join(parts), each=parts)
+    written = ", ".join(_WRITER.format("{} {}", name, value) for name, value in values.items())
+    return "; ".join(filter(None, [f"{first.code} ({written})" if written else first.code, *parts]))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,9 @@ from pydantic import (
     model_validator,
 )
 
-Scalar = bool | int | float | str
+from harness.records.limits import Whole
+
+Scalar = bool | Whole | float | str
 ALL_VOID = "all_void"  # every block was void
 ESCAPES = "escapes"  # work on another stream runs outside the timed span
 REMEMBERS = "remembered"  # gradients do not follow new contents of dy

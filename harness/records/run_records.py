@@ -10,8 +10,9 @@ from pydantic import AfterValidator, Field
 from harness.cases import Norm, NormCase
 from harness.cases.unfused import WITH_TORCH
 from harness.cases.variants import needs
+from harness.records.limits import Whole
 from harness.records.reasons import OptionalReason
-from harness.records.schema import Record
+from harness.records.schema import NotNegative, Number, Record
 from harness.records.settings import Settings
 
 SCHEMA_VERSION = 1
@@ -23,14 +24,14 @@ class DeviceRecord(Record):
     profile: str
     name: str
     architecture: str
-    datasheet_gbps: float | None = None
-    l2_bytes: int
-    last_level_bytes: int
-    sm_count: int | None = None
-    memory_bytes: int | None = None
+    datasheet_gbps: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    l2_bytes: Whole
+    last_level_bytes: Whole
+    sm_count: Whole | None = None
+    memory_bytes: Whole | None = None
     driver: str | None = None
-    sm_clock_mhz: int | None = None
-    memory_clock_mhz: int | None = None
+    sm_clock_mhz: Whole | None = None
+    memory_clock_mhz: Whole | None = None
     power_limit_w: float | None = None
 
 
@@ -48,7 +49,7 @@ class ImplRecord(Record):
     handles: dict[Norm, list[str]] = Field(default={}, description="what a case may have beyond a plain one, by norm")
     on_request: bool = Field(default=False, description="not run unless it is named: slow to prepare")
     libraries: dict[str, str] = Field(default={}, description="versions of what it requires beyond what all do")
-    version: int = Field(default=0, description="the adapter's own, raised where a figure of it may change")
+    version: Whole = Field(default=0, description="the adapter's own, raised where a figure of it may change")
 
     def lacks(self, case: NormCase) -> bool:
         """Whether a case has a variant that it does not handle for the case's norm."""
@@ -88,11 +89,11 @@ class RunRecord(Record):
     settings: Settings
     libraries: dict[str, str]
     revision: Annotated[str | None, AfterValidator(_short)] = None
-    engine_version: int = 0
+    engine_version: Whole = 0
     sources: dict[str, str] | None = Field(default=None, exclude=True, description="of early files, and not read")
     implementations: list[ImplRecord]
     sides: list[SideRecord] = Field(default=[], description="base and head, where two revisions were compared")
-    jobs: int = Field(description="cases planned, so that a reader can tell a finished run from a cut one")
+    jobs: Whole = Field(description="cases planned, so that a reader can tell a finished run from a cut one")
 
 
 class ResumedRecord(Record):
@@ -111,7 +112,7 @@ class GpuRecord(Record):
     """
 
     record: Literal["gpu"] = "gpu"
-    number: int
+    number: Number
     host: str
     visible: str = ""
     uuid: str | None = None
@@ -125,6 +126,6 @@ class EndRecord(Record):
 
     record: Literal["end"] = "end"
     ended_at: str
-    wall_s: float
+    wall_s: NotNegative
     interrupted: bool = False
-    stages_s: dict[str, float] = Field(default={}, description="where its time went")
+    stages_s: dict[str, NotNegative] = Field(default={}, description="where its time went")

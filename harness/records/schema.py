@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from harness.cases import NormCase
+from harness.records.limits import PROCESSES, Whole
 from harness.records.packed_samples import PackedSamples
 from harness.records.reasons import OptionalReason, Reason
 from harness.records.settings import Flush
@@ -33,7 +34,8 @@ Condition = Literal["side stream", "graph replay", "shuffled allocator", "busy d
 Tool = Literal["memcheck", "initcheck", "racecheck", "synccheck"]  # of compute-sanitizer
 TOOLS: tuple[Tool, ...] = get_args(Tool)
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Number = Annotated[int, Field(ge=0, lt=1_000_000)]  # of a process, a GPU or a block
+Number = Annotated[int, Field(ge=0, lt=1_000_000)]  # of a GPU or a block
+ProcessNumber = Annotated[int, Field(ge=0, lt=PROCESSES)]
 
 
 BEYOND_PLAIN = ("features", "dropout_p", "heads", "projection")
@@ -72,8 +74,8 @@ class ConditionCheck(Record):
     """Runs under one condition, compared bit by bit with a plain run; `skipped` says why there were none."""
 
     condition: Condition
-    runs: int
-    differing: int = 0
+    runs: Whole
+    differing: Whole = 0
     differing_in: list[str] = []
     skipped: OptionalReason = None
 
@@ -88,11 +90,11 @@ class Verification(Record):
     """
 
     tensors: dict[str, TensorCheck]
-    repeats: int
-    differing: int
+    repeats: Whole
+    differing: Whole
     differing_in: list[str] = []
-    seeds: int = 1
-    cells: int = 1
+    seeds: Whole = 1
+    cells: Whole = 1
     conditions: list[ConditionCheck] = []
     fingerprint: str | None = None
     invariance: dict[str, Reason] = {}
@@ -102,7 +104,7 @@ class VoidBlocks(Record):
     """How many blocks were left out for one cause."""
 
     cause: Reason
-    blocks: int
+    blocks: Whole
 
 
 class Timing(Record):
@@ -120,7 +122,7 @@ class Timing(Record):
     blocks: list[Number]
     voided: list[VoidBlocks] = []
     proven: bool = True
-    waited: int = 0
+    waited: Whole = 0
 
     @model_validator(mode="before")
     @classmethod
@@ -207,12 +209,12 @@ class RowRecord(Record):
     timing: Timing | None = None
     untimed: OptionalReason = Field(default=None, description="why a row that passed has no timing")
     verification: Verification | None = None
-    process: Number = Field(default=0, description="which of the run's processes measured it")
+    process: ProcessNumber = Field(default=0, description="which of the run's processes measured it")
     gpu: Number | None = Field(default=None, description="which of a fleet's GPUs it was measured on")
     kernels: list[Kernel] | None = None
     kernel_totals: KernelTotals | None = None
     kernels_note: OptionalReason = Field(default=None, description="why the kernels are unknown or in doubt")
-    peak_extra_bytes: int | None = Field(default=None, description="device memory beyond inputs and gradients")
+    peak_extra_bytes: Whole | None = Field(default=None, description="device memory beyond inputs and gradients")
     prepare_s: float | None = Field(default=None, description="forward and compilation, before anything is timed")
     other_engines_us: dict[str, float] = Field(default={}, description="what engines that are not ours read")
     contexts: dict[str, ContextRecord] | None = Field(default=None, description="besides cold, which `timing` is of")
@@ -265,7 +267,7 @@ class SelfTestRecord(Record):
 
     record: Literal["selftest"] = "selftest"
     when: Literal["before", "after", "alone"]
-    process: Number = 0
+    process: ProcessNumber = 0
     gpu: Number | None = None
     budget: Budget
     checks: list[Check]
@@ -274,9 +276,9 @@ class SelfTestRecord(Record):
 class HolderRecord(Record):
     """The kernel that ran beside the backwards: its programs, and the threads and KiB of shared memory of each."""
 
-    programs: int
-    threads: int
-    shared_kib: int
+    programs: Whole
+    threads: Whole
+    shared_kib: Whole
 
 
 class ConditionsRecord(Record):
@@ -289,17 +291,17 @@ class ConditionsRecord(Record):
     record: Literal["conditions"] = "conditions"
     case: StoredCase
     group: str
-    process: int = 0
+    process: ProcessNumber = 0
     context: str | None = None  # None is cold
     holder: HolderRecord | None = None
-    gpu: int | None = None
-    sm_clock_mhz: list[int] = []
-    memory_clock_mhz: list[int] = []
+    gpu: Number | None = None
+    sm_clock_mhz: list[Whole] = []
+    memory_clock_mhz: list[Whole] = []
     power_w: list[float] = []
-    temperature_c: list[int] = []
+    temperature_c: list[Whole] = []
     host_load: list[float] = []
-    throttled: dict[str, list[int]] = {}
-    other_processes: int = Field(default=0, description="most that were seen on the device besides this one")
+    throttled: dict[str, list[Whole]] = {}
+    other_processes: Whole = Field(default=0, description="most that were seen on the device besides this one")
 
 
 class SanitizerRecord(Record):
@@ -312,5 +314,5 @@ class SanitizerRecord(Record):
     case: StoredCase
     impl: str
     tool: Tool
-    errors: int | None = None
+    errors: Whole | None = None
     detail: OptionalReason = None

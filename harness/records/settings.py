@@ -15,12 +15,13 @@ from pydantic import (
 
 from harness.defaults import BASELINE
 from harness.records.contexts import COLD, EVERY, HOLDER, STEP, WHAT, parse_contexts
+from harness.records.limits import Whole
 
 Flush = Literal["clean", "dirty", "none"]
 # Text such as `graph,beside:8` on the command line and in a file, parsed once.
 Contexts = Annotated[
     tuple[str, ...],
-    BeforeValidator(lambda given: parse_contexts(given) if isinstance(given, str) else given),
+    BeforeValidator(lambda given: given if isinstance(given, tuple) else parse_contexts(str(given))),
     PlainSerializer(",".join, return_type=str),
 ]
 
@@ -69,14 +70,14 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
     timed: bool = True
     profiled: bool = True  # a timed backward's kernels, by the profiler
     # The stopping rule: bounds of the number of blocks, the half width that is enough, and the time for one case.
-    min_blocks: int = 0
-    max_blocks: int = 0
+    min_blocks: Whole = 0
+    max_blocks: Whole = 0
     half_width: float = 0.0
     budget_s: float = 0.0
-    flush_bytes: int = 0
+    flush_bytes: Whole = 0
     twin: str | None = None  # what the baseline's second copy is called, where two revisions are compared
-    cells: int = 1  # gradients that the run judges in all
-    later_repeats: int = 0  # runs compared bit by bit in every process after a case's first; 0 with one process
+    cells: Whole = 1  # gradients that the run judges in all
+    later_repeats: Whole = 0  # runs compared bit by bit in every process after a case's first; 0 with one process
 
     @model_serializer(mode="wrap")
     def _without_unused(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:

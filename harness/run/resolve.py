@@ -10,6 +10,7 @@ from harness.cases.variants import PLAIN
 from harness.defaults import BASELINE, OWN_IMPL
 from harness.devices import DeviceProfile
 from harness.errors import UsageError
+from harness.records import limits
 from harness.records.cases_asked import cases_on, dtype_on, suite_on
 from harness.records.contexts import ALL_REDUCE, COLD, HOT_DY, parse_holder, programs_beside
 from harness.records.settings import Settings
@@ -18,7 +19,6 @@ from harness.worker.contract import file_fault
 from harness.worker.messages import When
 
 MOST_BYTES = 1 << 42  # of inputs and gradients together: 4 TiB, which no device has
-MOST_PROCESSES = 1000  # of a run: each measures every case
 PROCESSES_OF_A_CLAIM = 5  # fresh processes that measure every case of a claim; --quick takes one
 LATER_REPEATS = 2  # runs compared bit by bit in every process but the first
 # From so many processes on, the scatter between processes decides the interval of a ratio: fewer blocks are enough.
@@ -86,8 +86,8 @@ def _check_numbers(invocation: Invocation) -> None:
     for name in ("processes", "seeds", "repeats"):
         if name in settings.model_fields_set and (number := getattr(settings, name)) < 1:
             raise UsageError(f"--{name} {number}: must be at least 1")
-    if settings.processes > MOST_PROCESSES:
-        raise UsageError(f"--processes {settings.processes}: must be at most {MOST_PROCESSES}")
+    if settings.processes > limits.PROCESSES:
+        raise UsageError(f"--processes {settings.processes}: must be at most {limits.PROCESSES}")
     if invocation.compile_ahead is not None and invocation.compile_ahead < 0:
         raise UsageError(f"--compile-ahead {invocation.compile_ahead}: must not be negative; 0 compiles nothing ahead")
 

@@ -3,6 +3,7 @@ import errno
 import gzip
 import json
 import math
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ import pytest
 
 from harness.cases import NormCase
 from harness.errors import UnavailableError, UsageError
+from harness.records import limits
 from harness.records.file import ResultsFile, load, set_torn_line_aside
 from harness.records.reasons import Reason
 from harness.records.run_records import EndRecord, ImplRecord
@@ -358,10 +360,73 @@ def test_a_reading_of_nothing_that_cannot_be_is_refused(path, t0_us):
     assert complaint(path).startswith(f"{path} line 2 is not a results record (selftest.budget.t0_us: Input should be")
 
 
-def test_a_process_number_has_a_limit(path):
-    write(path, run_record(), ROW)
-    altered(path, 2, lambda record: record.update(process=10**9))
-    assert "line 2 is not a results record (row.process: Input should be less than 1000000)" in complaint(path)
+@pytest.mark.parametrize(
+    ("number", "change", "fault"),
+    [
+        (2, {"process": 10**9}, "row.process: Input should be less than 1000)"),
+        (2, {"peak_extra_bytes": 10**400}, "row.peak_extra_bytes: Input should be less than"),
+        (2, {"reason": {"code": "drifts", "fields": {"percent": 10**400}}}, "row.reason.fields.percent"),
+        (2, {"timing": {"samples_us": {"unit_ns": 10**300, "median": 1, "from_median": [1]}}}, "row.timing.unit_ns"),
+        (3, {"process": 10**9}, "conditions.process: Input should be less than 1000)"),
+        (4, {"wall_s": "NaN"}, "end.wall_s: Input should be a finite number)"),
+        (1, {"device": {"datasheet_gbps": 0}}, "run.device.datasheet_gbps: Input should be greater than 0)"),
+        (1, {"settings": {"context": "warm"}}, "--context 'warm': not one of cold, "),
+        (1, {"settings": {"context": ["warm"]}}, "--context \"['warm']\": not one of cold, "),
+    ],
+)
+def test_numbers_that_no_run_has_are_refused_by_their_line(path, number, change, fault):
+    def update(record):
+        for name, value in change.items():
+            record[name] = record[name] | value if isinstance(record.get(name), dict) else value
+
+    write(path, run_record(), row("quack", 50.0), ConditionsRecord(case=CASE, group="g1"), END)
+    altered(path, number, update)
+    assert f"{path} line {number} is not a results record ({fault}" in complaint(path)
+
+
+def limited(monkeypatch, **lowered):
+    for name, most in lowered.items():
+        monkeypatch.setattr(limits, name, most)
+
+
+@pytest.mark.parametrize(
+    ("lowered", "excess"),
+    [
+        ({"LINE_BYTES": 100}, "100 bytes in line 1"),
+        ({"BYTES": 1000}, "1,000 bytes, unpacked"),
+        ({"LINES": 2}, "2 lines"),
+        ({"CASES": 1}, "1 cases"),
+        ({"PROCESSES": 3}, "3 processes"),
+        ({"ELEMENTS": 32}, "32 elements of x in line 3"),
+    ],
+)
+def test_a_file_above_a_limit_is_refused_in_one_line(path, monkeypatch, lowered, excess):
+    run = run_record()
+    run = run.model_copy(update={"settings": run.settings.changed(processes=4)})
+    write(path, run, ROW, ROW.model_copy(update={"case": replace(CASE, rows=6)}))
+    assert len(load(path).rows) == 2
+    limited(monkeypatch, **lowered)
+    assert complaint(path) == f"{path} has more than {excess}, which no run has; get it again from who measured it"
+
+
+@pytest.mark.parametrize(("ending", "compress"), [(".gz", gzip.compress), (".bz2", bz2.compress)])
+@pytest.mark.parametrize("content", [b"\0", b"\n", b"[" * 99 + b"\n"])
+def test_of_a_bomb_no_more_is_unpacked_than_the_limits_allow(tmp_path, monkeypatch, ending, compress, content):
+    bomb = tmp_path / f"results.jsonl{ending}"
+    bomb.write_bytes(compress(content * (20_000_000 // len(content))))
+    limited(monkeypatch, BYTES=500_000, LINE_BYTES=100_000)
+    tracemalloc.start()
+    try:
+        assert "which no run has" in complaint(bomb)
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_line_nested_without_end_is_refused(path):
+    write(path, run_record())
+    path.write_text(path.read_text() + '{"record":' * 40_000 + "\n")
+    assert "line 2 is not a results record (the line: Invalid JSON: recursion limit exceeded" in complaint(path)
 
 
 def test_times_below_the_reading_of_x_and_dy_are_impossible(path):
@@ -401,7 +466,7 @@ def test_a_line_that_is_no_json(path):
 
 def test_a_binary_file(path):
     path.write_bytes(bytes(range(256)))
-    assert complaint(path) == f"cannot read {path}: not UTF-8 text"
+    assert complaint(path) == f"{path} does not begin with a run record; is it a results.jsonl of `normbwd bench`?"
 
 
 def test_a_file_that_is_not_there(path):

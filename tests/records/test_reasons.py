@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
@@ -43,6 +44,14 @@ def test_reason_comes_back_as_it_was_written(reason: Reason) -> None:
 def test_unknown_code_shows_its_values() -> None:
     reason = Reason("of_a_newer_version", {"runs": 3}, [Reason("text", {"text": "why"})])
     assert sentence(reason) == "of_a_newer_version (runs 3); why"
+
+
+@pytest.mark.parametrize(
+    "fields", [{}, {"percent": "many"}, {"percent": 3, "parts": 4}, {"percent": [1, "a"]}, {"listed": 1}]
+)
+def test_a_reason_with_other_fields_than_its_template_shows_what_it_has(fields: dict[str, Any]) -> None:
+    """As a file of somebody else may hold it."""
+    assert sentence(Reason("scatters", fields)).startswith("scatters")
 
 
 def test_every_template_is_worded_from_its_fields() -> None:
