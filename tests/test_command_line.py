@@ -648,19 +648,24 @@ def test_another_revision_goes_on_with_a_run_and_another_version_does_not(worker
     with monkeypatch.context() as raised:
         raised.setattr(session, "ENGINE_VERSION", 1)
         assert typed(f"{line} --resume") == 2
-    assert "has other version of the engine (0) than this run (1); start a new run" in capsys.readouterr().err
+    began = "since run/results.jsonl began, version of"
+    assert f"{began} the engine went from 0 to 1; put it back as it was, or start a new" in capsys.readouterr().err
     raised = [item.model_copy(update={"version": int(item.name == "liger")}) for item in HELLO.implementations]
     workers.greeting = replace(HELLO, implementations=raised)
     assert typed(f"{line} --resume") == 2
-    assert "has other versions of adapters (liger 0) than this run (liger 1)" in capsys.readouterr().err
+    assert f"{began} liger went from 0 to 1; put it back" in capsys.readouterr().err
 
 
-def test_other_libraries_cannot_be_mixed_into_a_run(workers, folder, capsys):
+def test_what_changed_since_a_run_began_is_named(workers, folder, capsys):
     line = "bench --shapes 4x8 --norm rms --out run"
+    workers.greeting = replace(HELLO, libraries={"torch": "2.11.0", "torch_norm.py": "sha256:aaa", "gone": "1"})
     typed(line)
-    workers.greeting = Hello(HELLO.available, HELLO.implementations, {"torch": "2.12.0"})
+    workers.greeting = replace(HELLO, libraries={"torch": "2.12.0", "torch_norm.py": "sha256:bbb"})
     assert typed(f"{line} --resume") == 2
-    assert "has other libraries ({'torch': '2.11.0'}) than this run ({'torch': '2.12.0'})" in capsys.readouterr().err
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "error: --resume: since run/results.jsonl began, gone went from 1 to absent, torch went from 2.11.0 to 2.12.0, "
+        "torch_norm.py changed; put it back as it was, or start a new run"
+    )
 
 
 def test_other_revisions_cannot_be_mixed_into_a_comparison(workers):
@@ -673,7 +678,9 @@ def test_other_revisions_cannot_be_mixed_into_a_comparison(workers):
     ]
     session.bench(invocation.changed(resume=True), Display())
     moved = invocation.changed(resume=True, sides=(sides[0], replace(sides[1], commit="ccc")))
-    with pytest.raises(UsageError, match=r"results\.jsonl has other revisions "):
+    with pytest.raises(
+        UsageError, match=r"other revisions \(base aaa of .*, head bbb of mine\.py\) than .*head ccc of"
+    ):
         session.bench(moved, Display())
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from itertools import chain
@@ -102,10 +102,7 @@ def resume(out: Path | None, run: RunRecord, jobs: Sequence[Job]) -> tuple[Path,
     for part, was, now in (
         ("device", earlier.run.device.name, run.device.name),
         ("settings", *_differing_settings(earlier.run, run)),
-        ("libraries", earlier.run.libraries, run.libraries),
-        ("revisions", earlier.run.sides, run.sides),
-        ("version of the engine", earlier.run.engine_version, run.engine_version),
-        ("versions of adapters", *_differing_versions(earlier.run, run)),
+        ("revisions", _sides(earlier.run), _sides(run)),
     ):
         if was != now:
             command = earlier.run.command if part == "settings" else None
@@ -113,6 +110,10 @@ def resume(out: Path | None, run: RunRecord, jobs: Sequence[Job]) -> tuple[Path,
             raise OtherRunError(
                 f"--resume: {path} has other {part} ({was}) than this run ({now}); start a new run{began}"
             )
+    if changes := [*_changes(earlier.run.libraries, run.libraries), *_changed_versions(earlier.run, run)]:
+        raise OtherRunError(
+            f"--resume: since {path} began, {', '.join(changes)}; put it back as it was, or start a new run"
+        )
     with claimed(path):  # its last line may be one that another process is writing
         set_torn_line_aside(path)  # not earlier: a file of another run must stay as it is
         if earlier.revisions[-1] != run.revision:
@@ -121,13 +122,28 @@ def resume(out: Path | None, run: RunRecord, jobs: Sequence[Job]) -> tuple[Path,
     return path, left_to_do(jobs, earlier, run.settings.timed)
 
 
-def _differing_versions(earlier: RunRecord, run: RunRecord) -> tuple[str, str]:
-    """The adapters of which two runs have other versions, with the version in each."""
-    before, now = ({impl.family: impl.version for impl in each.implementations} for each in (earlier, run))
-    differing = [name for name in before if name in now and before[name] != now[name]]
-    return ", ".join(f"{name} {before[name]}" for name in differing), ", ".join(
-        f"{name} {now[name]}" for name in differing
-    )
+def _changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """What changed of the libraries, and of the adapters of --impl, which are known by the hash of their file."""
+    changes: list[str] = []
+    for name in sorted(before.keys() | now.keys()):
+        was, is_ = before.get(name), now.get(name)
+        if was != is_:
+            hashed = was and is_ and was.startswith("sha256:")
+            changes.append(f"{name} changed" if hashed else f"{name} went from {was or 'absent'} to {is_ or 'absent'}")
+    return changes
+
+
+def _changed_versions(earlier: RunRecord, run: RunRecord) -> list[str]:
+    """What changed of the versions of the engine and of the adapters that both runs have."""
+    before, now = ({impl.family: str(impl.version) for impl in each.implementations} for each in (earlier, run))
+    both = before.keys() & now.keys()
+    engine = ({"version of the engine": str(each.engine_version)} for each in (earlier, run))
+    adapters = ({f"version of {name}": each[name] for name in both} for each in (before, now))
+    return [*_changes(*engine), *_changes(*adapters)]
+
+
+def _sides(run: RunRecord) -> str:
+    return ", ".join(f"{side.word} {side.commit[:12]} of {side.file or 'normbwd'}" for side in run.sides)
 
 
 def _file_to_resume(out: Path | None) -> Path:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 from harness.devices import DeviceFacts, DeviceProfile, nvml
+from harness.git import GitError, git
 from harness.records.published_plan import CHECKOUT
 from harness.records.run_records import DeviceRecord
 
@@ -34,23 +34,31 @@ def device_record(profile: DeviceProfile, facts: DeviceFacts) -> DeviceRecord:
 
 
 def own_revision(checkout: Path = CHECKOUT) -> str | None:
-    """The git revision of this checkout, with `-dirty` where it has uncommitted changes; None outside of a checkout.
+    """The git revision of this checkout, with `-dirty` where it has uncommitted changes; None where there is none.
 
     Changes to DOCUMENTS do not count, as they leave the measured code as it is. A copy without git, such as files sent
     to a GPU host, may state its revision in NORMBWD_REVISION.
     """
+    try:
+        return _revision(checkout)
+    except GitError:
+        return None
+
+
+def why_no_revision(checkout: Path = CHECKOUT) -> str | None:
+    """What git says where it refuses to tell the revision of this checkout; else None."""
+    try:
+        _revision(checkout)
+    except GitError as error:
+        return str(error)
+    return None
+
+
+def _revision(checkout: Path) -> str | None:
     if revision := os.environ.get("NORMBWD_REVISION"):
         return revision
     if not (checkout / ".git").exists():
         return None
-    try:
-        commit = _git(checkout, "describe", "--always", "--abbrev=12")
-        changed = _git(checkout, "diff", "HEAD", "--name-only", "--", ".", *(f":(exclude){path}" for path in DOCUMENTS))
-    except (OSError, subprocess.CalledProcessError):
-        return None
+    commit = git(checkout, "describe", "--always", "--abbrev=12")
+    changed = git(checkout, "diff", "HEAD", "--name-only", "--", ".", *(f":(exclude){path}" for path in DOCUMENTS))
     return f"{commit}-dirty" if changed else commit
-
-
-def _git(checkout: Path, *arguments: str) -> str:
-    process = subprocess.run(["git", *arguments], cwd=checkout, capture_output=True, text=True, check=True)
-    return process.stdout.strip()

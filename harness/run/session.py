@@ -32,7 +32,7 @@ from harness.run.invocation import Invocation
 from harness.run.plan import Job, cells, plan, plan_verification, select, with_torch
 from harness.run.process import LocalWorker, Worker, start_worker
 from harness.run.progress import Display
-from harness.run.provenance import device_record, own_revision
+from harness.run.provenance import device_record, own_revision, why_no_revision
 from harness.run.resolve import check, contexts_left_out, resolved, selftests_on
 from harness.run.runner import Runner
 from harness.sanitizer import check as sanitizer
@@ -88,6 +88,8 @@ def bench(
             planned = plan_run(invocation, hello)
             if planned.left_out:
                 display.say(planned.left_out)
+            if why := why_no_revision():
+                display.say(f"no revision of normbwd is recorded: {why}")
             device = device_record(planned.profile, planned.facts)
             path, jobs = open_results(invocation, planned, hello, device)
             try:

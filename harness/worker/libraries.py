@@ -10,7 +10,6 @@ import hashlib
 import importlib.util
 import json
 import re
-import subprocess
 import sys
 from functools import lru_cache
 from importlib import metadata
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.cases.adapter import Implementation
+from harness.git import GitError, git
 
 ALWAYS = ("torch", "triton", "numpy")
 HASHED = (".py", ".so", ".pyd")  # of a package's files
@@ -93,18 +93,11 @@ def _came_from(distribution: metadata.Distribution) -> dict[str, Any]:
 
 def _commit(folder: Path) -> str | None:
     """The commit of the checkout that holds a folder among its files, marked where it has uncommitted changes."""
-    git = ["git", "-C", str(folder)]
     try:
-        subprocess.run([*git, "ls-files", "--error-unmatch", "."], capture_output=True, check=True)
-        done = subprocess.run(
-            [*git, "describe", "--always", "--dirty", f"--abbrev={SHOWN}", "--exclude=*"],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-    except (OSError, subprocess.CalledProcessError):
+        git(folder, "ls-files", "--error-unmatch", ".")
+        return git(folder, "describe", "--always", "--dirty", f"--abbrev={SHOWN}", "--exclude=*")
+    except GitError:
         return None
-    return done.stdout.strip()
 
 
 def _files(origin: Path) -> list[Path]:

@@ -10,7 +10,6 @@ ASPLOS (2013).
 from __future__ import annotations
 
 import random
-import subprocess
 import tempfile
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -18,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.errors import UsageError
+from harness.git import GitError, git
 
 AGAIN = "again"  # the word that the twin's name ends in
 
@@ -39,13 +39,14 @@ class Side:
 def two_sides(file: Path, base: str, head: str) -> Generator[tuple[Side, Side]]:
     """Check out both revisions of the repository that holds `file`, until the context ends.
 
-    Raises UsageError where the file is in no git repository, where a revision does not exist or lacks the file, and
-    where `head` is HEAD and there are uncommitted changes, which a comparison with HEAD would silently leave out.
+    Raises UsageError where git refuses, as outside of a repository or in somebody else's; where a revision does not
+    exist or lacks the file; and where `head` is HEAD and there are uncommitted changes, which a comparison with HEAD
+    would silently leave out.
     """
     file = file.resolve()
-    top = Path(_git(file.parent, "rev-parse", "--show-toplevel", why=f"{file} is in no git repository").strip())
+    top = Path(_git(file.parent, "rev-parse", "--show-toplevel", why=f"cannot compare revisions of {file}"))
     inside = file.relative_to(top)
-    if head == "HEAD" and _git(top, "status", "--porcelain", "--untracked-files=no").strip():
+    if head == "HEAD" and _git(top, "status", "--porcelain", "--untracked-files=no"):
         raise UsageError(f"{top} has uncommitted changes; commit or stash them, or name what to compare with --head")
     with ExitStack() as stack:
         commits = [_commit(top, revision) for revision in (base, head)]
@@ -80,7 +81,7 @@ def twin_of(base: str) -> str:
 
 def _commit(top: Path, revision: str) -> str:
     why = f"there is no revision {revision} in {top}"
-    return _git(top, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}", why=why).strip()
+    return _git(top, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}", why=why)
 
 
 @contextmanager
@@ -94,12 +95,8 @@ def _worktree(top: Path, commit: str) -> Generator[Path]:
             _git(top, "worktree", "remove", "--force", str(tree))
 
 
-def _git(where: Path, *arguments: str, why: str | None = None) -> str:
+def _git(where: Path, *arguments: str, why: str = "git refuses") -> str:
     try:
-        process = subprocess.run(["git", *arguments], cwd=where, capture_output=True, text=True, check=True)
-    except FileNotFoundError as error:
-        raise UsageError("comparing revisions needs git; install it") from error
-    except subprocess.CalledProcessError as error:
-        stderr = " ".join((error.stderr or "").split())
-        raise UsageError(f"{why or stderr}; name a file and revisions of a git repository") from error
-    return process.stdout
+        return git(where, *arguments)
+    except GitError as error:
+        raise UsageError(f"{why}: {error}" if str(error) else f"{why}; name another") from error

@@ -295,7 +295,9 @@ def test_unfinished_run_of_another_version_is_begun_again(folder, workers, monke
     (large,) = surveyed(only="large")[1]
     assert (large.state, len(large.jobs)) == ("missing", 2)
     assert publish(workers, only="large").published == ["large"]
-    assert "set aside: --resume: runs/publish-h200/large/results.jsonl has other version" in capsys.readouterr().err
+    assert (
+        "set aside: --resume: since runs/publish-h200/large/results.jsonl began, version of " in capsys.readouterr().err
+    )
     assert tried(workers) == ["64x64", "64x64", "32x64"]
     assert load(folder / "runs/publish-h200/large.other-1/results.jsonl").rows
     assert states(only="large") == {"large": ("current", ())}

@@ -48,6 +48,16 @@ def test_uncommitted_changes_need_a_named_head(repository):
         assert Path(head.file).read_text(encoding="utf-8") == DOUBLED
 
 
+def test_git_says_in_its_words_why_it_refuses(repository, tmp_path, monkeypatch):
+    file = repository / "my_norm.py"
+    assert complaint(file, "nosuch") == f"there is no revision nosuch in {repository}; name another"
+    alone = tmp_path / "alone.py"
+    alone.touch()
+    assert complaint(alone, "HEAD").startswith(f"cannot compare revisions of {alone}: fatal: not a git repository")
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")  # as in a container job of another user
+    assert complaint(file, "HEAD~1").endswith(f"git config --global --add safe.directory {repository}")
+
+
 def test_each_side_of_a_package_has_its_own_neighbours(repository):
     adapter = HONEST.replace('name = "my-norm"', 'from .factor import FACTOR\n\nname = "packed"')
     package = {"pack/__init__.py": "raise RuntimeError('not the adapter')", "pack/adapter.py": adapter}

@@ -4,7 +4,7 @@ import pytest
 
 from harness.devices import detect
 from harness.devices.profiles import GIB, MIB
-from harness.run.provenance import device_record, own_revision
+from harness.run.provenance import device_record, own_revision, why_no_revision
 from tests.devices.test_devices import H200, HOST, gpu
 from tests.fake_nvml import FakeNvml
 from tests.repositories import commit, git
@@ -57,3 +57,19 @@ def test_revision_is_marked_where_code_has_changed(tmp_path, monkeypatch):
     assert own_revision(tmp_path) == f"{clean}-dirty"
     monkeypatch.setenv("NORMBWD_REVISION", "abc1234")
     assert own_revision(tmp_path) == "abc1234"
+
+
+def test_why_git_tells_no_revision_is_said_in_its_words(tmp_path, monkeypatch):
+    """A container job whose checkout belongs to another user."""
+    monkeypatch.delenv("NORMBWD_REVISION", raising=False)
+    assert why_no_revision(tmp_path) is None  # an installed package
+    git(tmp_path, "init", "-q")
+    commit(tmp_path, {"a.py": ""})
+    assert why_no_revision(tmp_path) is None
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    assert own_revision(tmp_path) is None
+    assert f"git config --global --add safe.directory {tmp_path}" in why_no_revision(tmp_path)
+    monkeypatch.setenv("PATH", "")
+    assert why_no_revision(tmp_path) == "git cannot be run (No such file or directory); install it"
+    monkeypatch.setenv("NORMBWD_REVISION", "abc1234")
+    assert why_no_revision(tmp_path) is None
