@@ -21,7 +21,7 @@ from harness import __version__
 from harness.answer import exit_code_of_rows, measure_and_report, print_resume_hint
 from harness.defaults import OWN_IMPL
 from harness.engine_version import ENGINE_VERSION
-from harness.errors import UnavailableError, UsageError
+from harness.errors import UnavailableError, UsageError, printable
 from harness.records.contexts import COLD
 from harness.records.file import load
 from harness.records.schema import RANKED
@@ -359,7 +359,9 @@ def _complain_of_usage(error: Any) -> None:
 
 
 def _complain(text: str) -> None:
-    Console(stderr=True, soft_wrap=True, emoji=False).print(f"[red]error:[/red] {escape(text)}", highlight=False)
+    Console(stderr=True, soft_wrap=True, emoji=False).print(
+        f"[red]error:[/red] {escape(printable(text))}", highlight=False
+    )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The errors that end a command early, each with one line and an exit code; and an adapter's late refusal."""
 
 import difflib
+import re
 from collections.abc import Iterable
 
 CLOSE_WORDS = 0.75  # how alike a first word must be, of 1: more than a whole name, as it is shorter
@@ -20,6 +21,11 @@ class UnavailableError(Exception):
 
 class UnsupportedError(Exception):
     """An adapter refuses a case only as it prepares it; the message says why."""
+
+
+def printable(text: str) -> str:
+    """Text without line breaks, terminal escapes and other control characters: each run of them is a space."""
+    return re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+", " ", text)
 
 
 def close_name(name: str, names: Iterable[str]) -> str | None:

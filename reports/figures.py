@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import Literal
 
 from harness.analysis.statistics import Ratio
+from harness.errors import printable
 from harness.records.reason_texts import sentence
 from harness.records.reasons import Reason
 from harness.records.schema import ErrorClass
@@ -162,11 +162,6 @@ def elements(number: int) -> str:
 def count(number: int, noun: str) -> str:
     """A count and its noun, `1 case` or `3 cases`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def printable(text: str) -> str:
-    """Text without line breaks, terminal escapes and other control characters: each run of them is a space."""
-    return re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+", " ", text)
 
 
 def one_line(reason: Reason | str | None, width: int = 160) -> str:

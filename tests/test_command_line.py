@@ -736,8 +736,17 @@ def test_a_report_of_a_file_that_was_cut(measured, capsys):
     lines = measured.read_bytes().count(b"\n") + 1
     assert typed("report results.jsonl") == 2
     assert capsys.readouterr().err == (
-        f"error: results.jsonl line {lines} is cut off; `normbwd bench --resume --out .` goes on from the line before\n"
+        f"error: results.jsonl line {lines} is cut off; go on from the line before with "
+        "`normbwd bench --device h200 --shapes 8192x4096 --resume --out .`\n"
     )
+
+
+def test_an_error_about_a_file_is_one_line_without_escapes(measured, capsys):
+    measured.write_text(measured.read_text().replace('"role"', '"\\u001b[2J\\nrole"', 1))
+    assert typed("report results.jsonl") == 2
+    error = capsys.readouterr().err
+    assert " [2J role" in error
+    assert error.count("\n") == 1
 
 
 def test_a_report_is_printed_or_written(measured, folder, capsys, no_worker):

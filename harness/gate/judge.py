@@ -94,14 +94,9 @@ def judge_one(cases: Mapping[NormCase, JoinedCase] | None, limit: Claim | Regres
 
 def _refuse_unfinished(results: Results) -> None:
     """Raise UsageError for an interrupted run: the gate would pass cases that were never measured."""
-    cases, end = results.finished_cases, results.end
-    if end is None and cases == results.run.jobs:
-        raise UsageError(
-            "gate: every case is here, but the file's last record is missing; "
-            "`normbwd bench --resume` with the run's options and --out FOLDER writes it"
-        )
-    if end is None or end.interrupted or cases < results.run.jobs:
-        raise UsageError(
-            f"gate: the run is not finished, {cases} of {results.run.jobs} cases are here; "
-            "`normbwd bench --resume` goes on with a bench"
-        )
+    cases, end, run = results.finished_cases, results.end, results.run
+    go_on = f"`{run.resuming('FOLDER')}`"
+    if end is None and cases == run.jobs:
+        raise UsageError(f"gate: every case is here, but the file's last record is missing; {go_on} writes it")
+    if end is None or end.interrupted or cases < run.jobs:
+        raise UsageError(f"gate: the run is not finished, {cases} of {run.jobs} cases are here; {go_on} goes on")

@@ -16,6 +16,7 @@ from typing import Any
 from harness.records.file import lines_of, load
 from harness.records.packed_samples import PackedSamples
 from harness.records.published_plan import PACKED_SUFFIX
+from harness.records.run_records import OUT_OPTION
 
 # A path has at least two names, as one alone (/tmp) is no trace; it follows a blank or the like, unlike in a URL.
 ABSOLUTE_PATH = re.compile(
@@ -24,7 +25,6 @@ ABSOLUTE_PATH = re.compile(
 ADDRESS = re.compile(r"(?<=--fleet[ =])[^\s\"']+:\d+|(?<![\w.@-])(?:ray://[^\s\"']+|\d{1,3}(?:\.\d{1,3}){3}:\d+)")
 MAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)*\.[A-Za-z]{2,}(?!\w)")
 TRACES = {"path": ABSOLUTE_PATH, "address": ADDRESS, "mail address": MAIL}
-OUT_OPTION = re.compile(r" --out[= ](?:'[^']*'|\S+)")  # in the command of a run
 
 
 def pack(results: Path, target: Path) -> None:

@@ -27,7 +27,7 @@ from harness.records import impossible, limits
 from harness.records.contexts import COLD, HOST
 from harness.records.reason_texts import sentence
 from harness.records.reasons import Reason
-from harness.records.run_records import EndRecord, GpuRecord, ResumedRecord, RunRecord
+from harness.records.run_records import OUT_OPTION, EndRecord, GpuRecord, ResumedRecord, RunRecord
 from harness.records.schema import Budget, ConditionsRecord, RowRecord, SanitizerRecord, SelfTestRecord, worst
 
 AnyRecord = (
@@ -36,6 +36,7 @@ AnyRecord = (
 Line = Annotated[AnyRecord, Field(discriminator="record")]
 _LINE: TypeAdapter[AnyRecord] = TypeAdapter(Line)
 R = TypeVar("R", bound=AnyRecord)
+RESULTS_NAME = "results.jsonl"  # of the file that a run writes
 MAGIC = {".gz": b"\x1f\x8b", ".bz2": b"BZh"}  # what a packed file begins with
 PACKED = {".gz": gzip.open, ".bz2": bz2.open}  # numbers in text come out a third smaller by bzip2
 
@@ -165,6 +166,8 @@ def load(path: Path, torn: bool = False) -> Results:
     run = _parse(path, 1, lines[0])
     if not isinstance(run, RunRecord):
         raise _not_results(path)
+    if not lines[-1].endswith(b"\n"):
+        raise UsageError(f"{path} line {len(lines)} is cut off; {_how_to_go_on(path, run)}")
     limits.refuse_above(limits.PROCESSES, run.settings.processes, path, "processes")
     records: list[AnyRecord] = []
     timed: list[RowRecord] = []
@@ -262,14 +265,16 @@ def set_torn_line_aside(path: Path) -> None:
             stream.truncate(length)
 
 
+def _how_to_go_on(path: Path, run: RunRecord) -> str:
+    """How a file that was cut off is made whole: by resuming the run, where this is the file that it would resume."""
+    out = OUT_OPTION.search(run.command)
+    begun_here = out is None or Path(out[1] or out[2]).resolve() == path.parent.resolve()
+    if path.name == RESULTS_NAME and begun_here:
+        return f"go on from the line before with `{run.resuming(str(path.parent))}`"
+    return "copy it again from where it came from, or delete the line"
+
+
 def _parse(path: Path, number: int, line: bytes) -> AnyRecord:
-    if not line.endswith(b"\n"):
-        if number == 1:
-            raise _not_results(path)
-        raise UsageError(
-            f"{path} line {number} is cut off; "
-            f"`normbwd bench --resume --out {path.parent}` goes on from the line before"
-        )
     try:
         return _LINE.validate_json(line)
     except UsageError as error:  # of a setting, such as an unknown context

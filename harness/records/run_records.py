@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
@@ -16,6 +17,7 @@ from harness.records.schema import NotNegative, Number, Record
 from harness.records.settings import Settings
 
 SCHEMA_VERSION = 1
+OUT_OPTION = re.compile(r" --out[= ](?:'([^']*)'|(\S+))")  # in the command of a run
 
 
 class DeviceRecord(Record):
@@ -94,6 +96,12 @@ class RunRecord(Record):
     implementations: list[ImplRecord]
     sides: list[SideRecord] = Field(default=[], description="base and head, where two revisions were compared")
     jobs: Whole = Field(description="cases planned, so that a reader can tell a finished run from a cut one")
+
+    def resuming(self, folder: str) -> str:
+        """The command that goes on with it, where its file lies in this folder unless it was begun with --out."""
+        resume = "" if re.search(r" --resume\b", self.command) else " --resume"
+        out = "" if OUT_OPTION.search(self.command) else f" --out {shlex.quote(folder)}"
+        return f"{self.command}{resume}{out}"
 
 
 class ResumedRecord(Record):

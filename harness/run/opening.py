@@ -11,12 +11,11 @@ from itertools import chain
 from pathlib import Path
 
 from harness.errors import UsageError
-from harness.records.file import ResultsFile, load, set_torn_line_aside
+from harness.records.file import RESULTS_NAME, ResultsFile, load, set_torn_line_aside
 from harness.records.run_records import ResumedRecord, RunRecord
 from harness.records.settings import OPTIONS, in_words
 from harness.run.plan import Job, left_to_do
 
-RESULTS_NAME = "results.jsonl"
 RUNS = Path("runs")
 MOST_AT_ONCE = 100  # runs that begin in the same second
 

@@ -15,9 +15,9 @@ from reports.table import Cell, Section, Table, left, table
 
 ABOUT = (
     "right: every gradient is within three extra roundings of a float64 backward of the same stored inputs, and has "
-    "the same bits in every run; nondet.: as right, with other bits in some runs; refused: the implementation itself "
-    f"says that it does not support the case. {figures.LEGEND}; (flushes): right but for subnormal numbers taken as "
-    "zero."
+    "the same bits in every run; nondet.: as right, with other bits in some runs; refused: the implementation says "
+    "that it does not support the case, or raises where an input is not contiguous. "
+    f"{figures.LEGEND}; (flushes): right but for subnormal numbers taken as zero."
 )
 WORDS: dict[Status, str] = {
     "ok": "right",

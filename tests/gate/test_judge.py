@@ -252,15 +252,14 @@ def test_an_unknown_implementation_is_named():
 @pytest.mark.parametrize("cut", [{"ended": False, "jobs": 2}, {"interrupted": True}, {"jobs": 2}])
 def test_half_a_run_is_not_judged(cut):
     whole = [row(impl.name, 50.0) for impl in gateable(MINE).run.implementations if impl.name != MINE.impl]
-    with pytest.raises(
-        UsageError, match=r"the run is not finished, 1 of [12] cases are here; `normbwd bench --resume`"
-    ):
+    go_on = r"`normbwd bench --device h200 --shapes 8192x4096 --resume --out FOLDER` goes on"
+    with pytest.raises(UsageError, match=rf"the run is not finished, 1 of [12] cases are here; {go_on}"):
         judge(gateable(MINE, *whole, **cut), Limits(claim=[Claim(impl="mine")]))
 
 
 def test_whole_run_without_its_last_record_is_told_apart():
     whole = [row(impl.name, 50.0) for impl in gateable(MINE).run.implementations if impl.name != MINE.impl]
-    said = "every case is here, but the file's last record is missing; `normbwd bench --resume`"
+    said = "every case is here, but the file's last record is missing; `normbwd bench --device h200"
     with pytest.raises(UsageError, match=re.escape(said)):
         judge(gateable(MINE, *whole, ended=False), Limits(claim=[Claim(impl="mine")]))
 

@@ -206,12 +206,22 @@ def test_a_separator_that_is_no_newline_does_not_end_a_line(path, separator):
     assert load(path).rows == [row]
 
 
-def test_a_line_cut_in_the_middle(path):
-    write(path, run_record(), ROW)
-    path.write_bytes(path.read_bytes()[:-10])
-    assert complaint(path) == (
-        f"{path} line 2 is cut off; `normbwd bench --resume --out {path.parent}` goes on from the line before"
-    )
+def test_of_a_line_that_is_cut_off_the_advice_can_be_followed(path, monkeypatch):
+    """A run is resumed by the command that began it, and only where its file still lies."""
+
+    def cut(command, name="results.jsonl"):
+        file = path.with_name(name)
+        file.unlink(missing_ok=True)
+        write(file, run_record().model_copy(update={"command": command}), ROW)
+        file.write_bytes(file.read_bytes()[:-10])
+        return complaint(file).removeprefix(f"{file} line 2 is cut off; ")
+
+    monkeypatch.chdir(path.parent)
+    go_on, copy = "go on from the line before with ", "copy it again from where it came from, or delete the line"
+    assert cut("normbwd compare --base a") == f"{go_on}`normbwd compare --base a --resume --out {path.parent}`"
+    assert cut("normbwd verify --out . --resume") == f"{go_on}`normbwd verify --out . --resume`"
+    assert cut("normbwd verify --out elsewhere") == copy
+    assert cut("normbwd bench", "mine.jsonl") == copy
 
 
 def test_a_line_that_lacks_its_newline_alone_is_cut_too(path):
