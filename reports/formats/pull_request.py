@@ -23,8 +23,10 @@ def render(comparison: Comparison, impl: str | None = None) -> str:
     Raises UsageError where these results have no implementation of that name.
     """
     subject = _subject(comparison, impl)
-    lead = [_headline(comparison, subject), *(f"**{caveat}**" for caveat in caveats.caveats(comparison))]
-    top = [line for text in lead for line in (escape(figures.one_line(text, LONGEST_LINE)), "")]
+    headline = _headline(comparison, subject)
+    lead = [figures.one_line(headline, len(headline))]  # never cut: it says who is wrong
+    lead += [figures.one_line(f"**{caveat}**", LONGEST_LINE) for caveat in caveats.caveats(comparison)]
+    top = [line for text in lead for line in (escape(text), "")]
     budget = yardsticks.error_budget(comparison)
     step = _in_a_training_step(comparison, subject)
     bottom = ["", *step, *([budget, ""] if budget else []), *_details(comparison, subject), "", *_reproduce(comparison)]

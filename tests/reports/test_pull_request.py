@@ -31,6 +31,14 @@ def test_a_slower_case_is_never_among_those_left_out():
     assert sum("| slower" in line for line in text) == 1
 
 
+def test_of_many_failures_none_is_cut_from_the_first_line():
+    names = [f"library-{number:03}" for number in range(100)]
+    rows = [row(name, 50.0, status="wrong", reason="dx is off") for name in names]
+    first = lines(compare(results(row("torch-eager", 90.0), row("quack", 50.0), *rows)), "quack")[0]
+    assert [name for name in names if f"{name} wrong on 1" not in first] == []
+    assert "fastest" in first
+
+
 def test_the_subject_can_be_chosen():
     text = render(compare(mixed()), "quack")
     assert text.startswith(
