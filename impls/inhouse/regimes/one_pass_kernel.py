@@ -94,6 +94,10 @@ def backward_rows(
     weights1 = row_vector(extra.weight1, x, row_in_tile, col, cols, ZERO_CENTRED, K, C, PACKED, False)
     biases = row_vector(extra.bias, x, row_in_tile, col, cols, False, K, C, PACKED, False)
     scale = 1.0 / cols
+    if STAGES > 1:
+        # A load returns behind the copies that were sent before it, and compilers send this one last: behind all tiles
+        # in flight, for which the first turn would wait. None is moved across a barrier.
+        tl.debug_barrier()
 
     # The sums for each gradient of a parameter, as far as there is such: K chunks.
     dweight = ()

@@ -142,7 +142,7 @@ def backward_parts(
     finished = dx + at * (cols // 2)
     join_group(words + CHAINS + group)
 
-    # A load seems to return behind the copies that were sent before it. So all that the first turn needs goes first.
+    # A load returns behind the copies that were sent before it. So all that the first turn needs goes first.
     weights = multipliers(weight, column, inside, ZERO_CENTRED, WEIGHT_DTYPE)
     weights1 = multipliers(extra.weight1, column, inside, ZERO_CENTRED, WEIGHT_DTYPE)
     epoch = gl.load(words + EPOCH).to(gl.int32)
@@ -158,6 +158,7 @@ def backward_parts(
         rstds = rstds + (statistic(rstd, group * R + r, rows),)
         means = means + (statistic(mean, group * R + r, rows),)
         means_of_sums = means_of_sums + (statistic(mean if CENTRED else None, group * R + r, rows),)
+    tl.debug_barrier()  # the compiler moves no load across it
     for early in gl.static_range(STAGES):
         left = rows - (group + early * groups) * R
         begin_tile(dys, xs, early, next_dy, next_x, dy_stride, x_stride, left, column, inside, EVEN)
