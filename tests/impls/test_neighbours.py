@@ -84,8 +84,8 @@ def broken():
         ({"chunks": 5}, "do not fit"),
         ({"cols": 512, "chunks": 8}, "share columns"),
         ({"programs": 3 * 132 + 1}, "registers for fewer"),
-        ({"programs": 2 * 132, "warps": 8, "cols": 2048, "chunks": 2}, "registers for fewer"),
-        ({"programs": 2 * 132, "stages": 9}, "shared memory for fewer"),
+        ({"programs": 2 * 132, "maxnreg": None}, "registers for fewer"),
+        ({"programs": 2 * 132, "stages": 5}, "shared memory for fewer"),
         ({"stages": 65}, "too much shared memory"),
     ):
         yield rows, flat, change, why

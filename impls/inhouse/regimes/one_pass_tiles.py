@@ -186,7 +186,7 @@ HALF_TILES = (
 WARPS = (
     Row(lambda a: a.cols <= 2048, 4, "fast-llm"),
     Row(lambda a: a.padded(4) < a.padded(8) and a.cols <= (5120 if a.aligned else 4096), 4, "models"),
-    Row(lambda a: a.cols <= 4096 and a.long, 4, "llm"),
+    Row(lambda a: a.cols <= 4096 and a.long and not a.light, 4, "llm"),
 )
 # Kept in 16 bits across the row sums. A row that ends inside its last chunk has masks, which take registers.
 PACKED = (
