@@ -135,6 +135,12 @@ def selftest(session: nox.Session) -> None:
 
 
 @session
+def judge(session: nox.Session) -> None:
+    """Judge a kernel that nobody trusts."""
+    _normbwd(session, "judge")
+
+
+@session
 def report(session: nox.Session) -> None:
     """Write a results file as a table for a console, a page or a pull request."""
     _normbwd(session, "report", light=True)

@@ -302,6 +302,41 @@ def selftest(invocation: Invocation) -> None:
     raise typer.Exit(1 if failed else 0)
 
 
+@app.command()
+def judge(
+    file: Annotated[
+        Path, typer.Argument(help="the file of an adapter that nobody trusts; it never runs in this process")
+    ],
+    shapes: Annotated[str | None, typer.Option(help="ROWSxCOLS,... (default: 8192x4096, on a CPU 512x1024)")] = None,
+    norm: Annotated[str, typer.Option(help="rms, layer or both")] = "both",
+    dtype: Annotated[str | None, typer.Option(help="bf16, fp16 or fp32 (default: bf16, on a CPU fp32)")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or gpu")] = "auto",
+    peers: Annotated[
+        str | None, typer.Option(help="trusted implementations to compare with, the first is the baseline")
+    ] = None,
+    time_limit: Annotated[float, typer.Option(help="seconds that it may take to import, prepare or answer")] = 300.0,
+    form: Annotated[str, typer.Option("--format", help="console or json")] = "console",
+) -> None:
+    """Judge a kernel that nobody trusts: right or wrong, deterministic, how fast; exit 0 right, 1 not, 3 inconclusive.
+
+    docs/judge.md says what it withstands.
+    """
+    from harness.judge import command
+    from harness.judge.trial import Effort
+
+    if form not in ("console", "json"):
+        raise UsageError(f"--format {form}: not one of console, json")
+    if device not in ("auto", "cpu", "gpu"):
+        raise UsageError(f"--device {device}: not one of auto, cpu, gpu")
+    on_gpu = device == "gpu" or (device == "auto" and command.gpu_is_here())
+    cases = command.asked_cases(shapes, norm, dtype, on_gpu)
+    say = (lambda case: sys.stdout.write(f"{command.in_words(case)}\n")) if form == "console" else (lambda _: None)
+    chosen = command.asked_peers(peers, on_gpu)
+    verdict = command.judge(file, cases, chosen, Effort(time_limit_s=time_limit), say)
+    sys.stdout.write(f"{verdict.model_dump_json(indent=1)}\n" if form == "json" else f"verdict: {verdict.status}\n")
+    raise typer.Exit(verdict.exit_code)
+
+
 @app.command("list")
 def list_(
     what: Annotated[str, typer.Argument(help="impls, suites, variants or devices")],

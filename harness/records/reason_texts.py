@@ -101,6 +101,17 @@ TEXTS: dict[str, str] = {
     "kernels_differ": "the kernels differ between repetitions ({launched} launched)",
     "other_order_of_kernels": "the kernels are launched in another order from repetition to repetition",
     "nothing_launched": "nothing was launched",
+    # A judgement.
+    "bad_message": "it wrote something else than the answer that was due, in stage {stage!r}",
+    "no_answer": "no answer in {seconds:g} s, in stage {stage!r}",
+    "too_many_processes": "it started {seen} processes or more, and {most} are allowed",
+    "does_not_stop": "a process of it goes on while the others are timed",
+    "unreadable_answer": "the gradients do not lie where it says",
+    "shared_answers": "gradients of two calls lie in the same memory: each call must return memory of its own",
+    "left_device_busy": "it left work on the GPU that goes on while the others are timed",
+    "changed_code": "files of this project changed while it was judged: {files}",
+    "short_stretch": "its calls take hardly longer than doing nothing: no verdict on speed; give a larger shape",
+    "wide_interval": "the speedup scatters too much for a verdict on speed: is the machine busy?",
     # Configurations.
     "configuration": "configuration: {name}",
     "configuration_of_file": "configuration: {name}, of {file}",

@@ -72,6 +72,13 @@ def discover(
     return list(_by_name([*implementations, *more]).values())
 
 
+def of_file(path: Path) -> list[Implementation]:
+    """The implementations of one file alone; one in impls/ is imported by its name there, for its relative imports."""
+    below = path.relative_to(Path(impls.__path__[0])) if path.is_relative_to(impls.__path__[0]) else None
+    module = importlib.import_module(".".join(("impls", *below.with_suffix("").parts))) if below else _load_file(path)
+    return _implementations(module, str(path))
+
+
 def _by_name(implementations: Iterable[Implementation]) -> dict[str, Implementation]:
     by_name: dict[str, Implementation] = {}
     for item in implementations:

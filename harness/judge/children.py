@@ -1,0 +1,289 @@
+"""The processes of a judgement: started, stopped, watched and ended by the parent, with all that they start."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import signal
+import site
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from harness.errors import UnavailableError
+from harness.judge.messages import ANSWERS, BadMessageError, Channel, Failed, Message
+from harness.records.reasons import Reason
+
+ROOT = Path(__file__).parents[2]
+MOST_PROCESSES = 64
+FIRST_LOOK_S = 0.5  # a stretch that is shorter is not disturbed by reading /proc
+LOOK_S = 0.1
+STOP_LIMIT_S = 5.0
+STOPPED = frozenset("TtZX")  # states in /proc: stopped, traced, dead
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER, PR_GET_CHILD_SUBREAPER = 1, 36, 37
+START_LIMIT_S = 180.0  # importing torch on a cold, slow disk
+OWN_FOLDERS = ("HOME", "TMPDIR", "XDG_CACHE_HOME", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH")
+PASSED_ON = (
+    *("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "CC"),
+    *("TRITON_INTERPRET", "OMP_NUM_THREADS", "NVIDIA_VISIBLE_DEVICES", "TRITON_PTXAS_PATH"),
+)
+
+
+class JudgedError(Exception):
+    """The judged implementation ended its judgement: its status and why."""
+
+    def __init__(self, status: str, reason: Reason) -> None:
+        super().__init__(status, reason)
+        self.status = status
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class Process:
+    """What /proc says of a process."""
+
+    pid: int
+    state: str
+    parent: int
+    session: int
+    started: int
+
+
+def processes() -> dict[int, Process]:
+    """All processes that can be seen, by number."""
+    found: dict[int, Process] = {}
+    for entry in filter(str.isdecimal, os.listdir("/proc")):
+        with suppress(OSError, ValueError, IndexError):
+            fields = Path(f"/proc/{entry}/stat").read_text(errors="replace").rpartition(")")[2].split()
+            found[int(entry)] = Process(int(entry), fields[0], int(fields[1]), int(fields[3]), int(fields[19]))
+    return found
+
+
+@contextmanager
+def adopting_orphans() -> Generator[None]:
+    """Orphans among the descendants become children of this process, so that it can find and end them."""
+    libc, before = ctypes.CDLL(None), ctypes.c_int()
+    libc.prctl(PR_GET_CHILD_SUBREAPER, ctypes.byref(before))
+    libc.prctl(PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1))
+    try:
+        yield
+    finally:
+        libc.prctl(PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(before.value))
+
+
+def end_with_parent() -> None:
+    """Let the kernel end this process when its parent is gone."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class Child:
+    """A process in a session and a scratch folder of its own, at the other end of a channel."""
+
+    def __init__(self, begin: Callable[[socket.socket, IO[bytes], Path], Callable[[], int | None]]) -> None:
+        self.scratch = Path(tempfile.mkdtemp(prefix="normbwd-judge-")).resolve()
+        mine, theirs = socket.socketpair()
+        self.channel = Channel(mine, ANSWERS)
+        with theirs, (self.scratch / "log").open("wb") as log:
+            self._status = begin(theirs, log, self.scratch)
+        try:
+            self.pid = int(self.channel.receive(START_LIMIT_S).figures["pid"])
+        except (EOFError, AttributeError) as error:
+            raise UnavailableError(f"a process of the judge did not start: {self.last_words()}") from error
+        _OWN.add(self.pid)
+        self._started = next((each.started for each in processes().values() if each.pid == self.pid), 0)
+
+    def family(self) -> list[Process]:
+        """Itself, its session, its descendants, and younger orphans that came to the parent; without the dead."""
+        everyone = processes()
+        family = {self.pid}
+        me = os.getpid()
+
+        def belongs(each: Process) -> bool:
+            orphan = each.parent == me and each.session != os.getsid(0) and each.pid == each.session
+            young = orphan and each.started > self._started and each.pid not in _OWN
+            return each.session == self.pid or each.parent in family or young
+
+        while more := {pid for pid, each in everyone.items() if pid not in family and pid != me and belongs(each)}:
+            family |= more
+        return [everyone[pid] for pid in family if pid in everyone and everyone[pid].state not in "ZX"]
+
+    def stop(self) -> None:
+        """Stop it and its group; `settle` makes sure of it."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGSTOP)
+
+    def settle(self) -> None:
+        """Wait until each of its threads and descendants has stopped; raises JudgedError for one that does not."""
+        ends_s = time.monotonic() + STOP_LIMIT_S
+        while running := [each.pid for each in self.family() if _runs(each.pid)]:
+            if time.monotonic() > ends_s:
+                raise JudgedError("tampered", Reason("does_not_stop"))
+            for pid in running:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Let it go on."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGCONT)
+
+    def ask(self, request: Message, timeout_s: float, stage: str) -> Any:
+        """Send a request and return the answer; raises JudgedError where there is none, or another than expected."""
+        try:
+            self.channel.send(request)
+        except OSError:
+            raise JudgedError("crashed", self._death(stage)) from None
+        return self.answer(timeout_s, stage)
+
+    def answer(self, timeout_s: float, stage: str) -> Any:
+        """The next message, while its processes are counted now and then."""
+        began_s, look_s = time.monotonic(), FIRST_LOOK_S
+        while (left_s := began_s + timeout_s - time.monotonic()) > 0:
+            try:
+                message = self.channel.receive(min(left_s, look_s))
+            except EOFError:
+                raise JudgedError("crashed", self._death(stage)) from None
+            except BadMessageError:
+                raise JudgedError("tampered", Reason("bad_message", {"stage": stage})) from None
+            if isinstance(message, Failed):
+                raise JudgedError(message.status, printable(message.reason))
+            if message is not None:
+                return message
+            look_s = LOOK_S
+            if self._status() is not None:
+                raise JudgedError("crashed", self._death(stage))
+            if (many := len(self.family())) > MOST_PROCESSES:
+                raise JudgedError("crashed", Reason("too_many_processes", {"most": MOST_PROCESSES, "seen": many}))
+        raise JudgedError("timeout", Reason("no_answer", {"stage": stage, "seconds": timeout_s}))
+
+    def end(self) -> None:
+        """Kill it with all its descendants, and remove its scratch folder."""
+        self.channel.close()
+        ends_s = time.monotonic() + STOP_LIMIT_S
+        for number in (signal.SIGSTOP, signal.SIGKILL):  # stopped ones start no others
+            while (family := self.family()) and time.monotonic() < ends_s:
+                for each in family:
+                    with suppress(ProcessLookupError, PermissionError):
+                        os.kill(each.pid, number)
+                if number == signal.SIGSTOP and not any(_runs(each.pid) for each in self.family()):
+                    break
+        self._status()
+        _OWN.discard(self.pid)
+        for each in processes().values():  # orphans that ended
+            if each.parent == os.getpid() and each.state == "Z" and each.session == self.pid:
+                with suppress(ChildProcessError):
+                    os.waitpid(each.pid, os.WNOHANG)
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+    def last_words(self) -> str:
+        """The last line that it printed."""
+        lines = (self.scratch / "log").read_text(errors="replace").split("\n")
+        return next((line for line in reversed(lines) if line.strip()), "none")
+
+    def _death(self, stage: str) -> Reason:
+        ends_s = time.monotonic() + 1.0
+        while (code := self._status()) is None and time.monotonic() < ends_s:
+            time.sleep(0.01)
+        how = "the process closed its connection" if code is None else f"the process exited with status {code}"
+        if code is not None and code < 0:
+            how = f"the process was killed by signal {-code}"
+        return Reason("died", {"how": how, "stage": stage})
+
+
+_OWN: set[int] = set()  # children of the judge that no candidate started
+
+
+def start(program: str, descriptors: Sequence[int] = ()) -> Child:
+    """Start a program of this package; it inherits its end of the channel and `descriptors`, and nothing else."""
+
+    def begin(end: socket.socket, log: IO[bytes], scratch: Path) -> Callable[[], int | None]:
+        return _spawn(program, end, log, scratch, descriptors).poll
+
+    return Child(begin)
+
+
+class Nursery:
+    """A process that has imported what every runner imports, and no implementation: runners are forked from it."""
+
+    def __init__(self, descriptors: Sequence[int] = ()) -> None:
+        self._channel, theirs = socket.socketpair()
+        self._scratch = Path(tempfile.mkdtemp(prefix="normbwd-judge-")).resolve()
+        with theirs, (self._scratch / "log").open("wb") as log:
+            self._process = _spawn("nursery", theirs, log, self._scratch, descriptors)
+
+    def fork(self) -> Child:
+        """A runner; it is adopted by the parent, which is why that must be `adopting_orphans`."""
+        return Child(self._fork)
+
+    def end(self) -> None:
+        """End it; the runners are not touched."""
+        self._channel.close()
+        self._process.kill()
+        self._process.wait()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _fork(self, end: socket.socket, log: IO[bytes], scratch: Path) -> Callable[[], int | None]:
+        socket.send_fds(self._channel, [str(scratch).encode()], [end.fileno(), log.fileno()])
+        pid, codes = int(self._channel.recv(16) or 0), list[int]()
+
+        def status() -> int | None:
+            if not codes:
+                ended, code = os.waitpid(pid, os.WNOHANG)
+                codes.extend([os.waitstatus_to_exitcode(code)] if ended else [])
+            return codes[0] if codes else None
+
+        return status
+
+
+def _spawn(
+    program: str, end: socket.socket, log: IO[bytes], scratch: Path, descriptors: Sequence[int]
+) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-B", "-P", "-m", f"harness.judge.{program}", str(end.fileno())],
+        cwd=scratch,
+        env=_environment(scratch),
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        close_fds=True,
+        pass_fds=(end.fileno(), *descriptors),
+        start_new_session=True,
+    )
+
+
+def printable(reason: Reason) -> Reason:
+    """A stranger's reason without what a terminal obeys, and of bounded length."""
+
+    def clean(value: Any) -> Any:
+        if isinstance(value, str):
+            return "".join(letter if letter.isprintable() else " " for letter in value[:400])
+        return [clean(item) for item in value[:16]] if isinstance(value, list) else value
+
+    fields = {clean(name): clean(value) for name, value in list(reason.fields.items())[:8]}
+    return Reason(clean(reason.code), fields, [printable(part) for part in reason.parts[:4]])
+
+
+def _runs(pid: int) -> bool:
+    """Whether any thread of a process is neither stopped nor dead."""
+    states: list[str] = []
+    with suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with suppress(OSError, IndexError):
+                states.append(Path(f"/proc/{pid}/task/{thread}/stat").read_text().rpartition(")")[2].split()[0])
+    return any(state not in STOPPED for state in states)
+
+
+def _environment(scratch: Path) -> dict[str, str]:
+    passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    own = dict.fromkeys(OWN_FOLDERS, str(scratch))
+    # Pools of compilers need semaphores outside of the scratch folder.
+    compilers = {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    return passed | own | compilers | {"PYTHONPATH": str(ROOT), "PYTHONUSERBASE": site.getuserbase()}

@@ -1,0 +1,132 @@
+"""Where inputs and answers lie: shared memory of a CPU, or allocations of a GPU that processes open by CUDA's IPC.
+
+Importable without torch; only what makes tensors imports it.
+"""
+
+from __future__ import annotations
+
+import base64
+import ctypes
+import math
+import mmap
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from harness.cases.case import ITEM_BYTES, NormCase, Stored, torch_dtype
+from harness.cases.tensors import TensorKind, tensors_of
+
+if TYPE_CHECKING:
+    import torch
+
+PAGE = 4096
+IPC_HANDLE_BYTES = 64
+LAZY_PEER_ACCESS = 1  # the only flag that cuIpcOpenMemHandle takes
+
+
+@dataclass(frozen=True)
+class Span:
+    """One tensor in a block of memory."""
+
+    name: str
+    offset: int
+    size: int
+    shape: tuple[int, ...]
+    dtype: Stored
+
+
+def layout(case: NormCase, calls: int, *kinds: TensorKind) -> tuple[list[list[Span]], int]:
+    """The tensors of these kinds for each call, each on a page of its own, and the bytes in all.
+
+    A gradient has room for fp32, which an implementation may return.
+    """
+    at, all_spans = 0, list[list[Span]]()
+    for _ in range(calls):
+        spans: list[Span] = []
+        for tensor in tensors_of(case, *kinds):
+            shape, dtype = tensor.shape(case), tensor.dtype_in(case)
+            size = math.prod(shape) * ITEM_BYTES[dtype]
+            spans.append(Span(tensor.name, at, size, shape, dtype))
+            room = math.prod(shape) * 4 if tensor.kind == "gradient" else size
+            at += -(-room // PAGE) * PAGE
+        all_spans.append(spans)
+    return all_spans, at
+
+
+def views(block: torch.Tensor, spans: list[Span]) -> dict[str, torch.Tensor]:
+    """The tensors by name, in a block of bytes."""
+    return {
+        span.name: block[span.offset : span.offset + span.size].view(torch_dtype(span.dtype)).view(span.shape)
+        for span in spans
+    }
+
+
+def host_block(descriptor: int, size: int) -> torch.Tensor:
+    """The shared memory behind a descriptor, as bytes."""
+    import torch
+
+    return torch.frombuffer(mmap.mmap(descriptor, size), dtype=torch.uint8)
+
+
+@cache
+def _driver() -> Any:
+    return ctypes.CDLL("libcuda.so.1")
+
+
+def _call(name: str, *arguments: Any) -> None:
+    if code := getattr(_driver(), name)(*arguments):
+        raise RuntimeError(f"{name} failed with CUDA error {code}")
+
+
+class _Handle(ctypes.Structure):
+    _fields_ = (("reserved", ctypes.c_char * IPC_HANDLE_BYTES),)
+
+
+def exported(address: int) -> tuple[str, int]:
+    """The handle of the allocation that an address of this GPU lies in, and how far in."""
+    base, size = ctypes.c_uint64(), ctypes.c_size_t()
+    _call("cuMemGetAddressRange_v2", ctypes.byref(base), ctypes.byref(size), ctypes.c_uint64(address))
+    return _handle_of(base.value), address - base.value
+
+
+@cache
+def _handle_of(base: int) -> str:
+    handle = _Handle()
+    _call("cuIpcGetMemHandle", ctypes.byref(handle), ctypes.c_uint64(base))
+    return base64.b64encode(bytes(handle)).decode("ascii")
+
+
+@cache
+def imported(handle: str) -> tuple[int, int]:
+    """The address at which another process's allocation is mapped here, and its bytes."""
+    raw = base64.b64decode(handle, validate=True)
+    if len(raw) != IPC_HANDLE_BYTES:
+        raise ValueError("no handle of CUDA IPC")
+    base, size = ctypes.c_uint64(), ctypes.c_size_t()
+    opened = _Handle.from_buffer_copy(raw)
+    _call("cuIpcOpenMemHandle_v2", ctypes.byref(base), opened, ctypes.c_uint(LAZY_PEER_ACCESS))
+    _call("cuMemGetAddressRange_v2", None, ctypes.byref(size), base)
+    return base.value, size.value
+
+
+class _Bytes:
+    """Device memory at an address, as torch takes it from other libraries."""
+
+    def __init__(self, address: int, size: int) -> None:
+        data = (address, False)
+        self.__cuda_array_interface__ = {"shape": (size,), "typestr": "|u1", "data": data, "version": 2}
+
+
+def device_block(handle: str, offset: int, size: int) -> torch.Tensor:
+    """So many bytes of another process's allocation; raises ValueError where it has fewer."""
+    import torch
+
+    base, whole = imported(handle)
+    if offset + size > whole:
+        raise ValueError("outside of the allocation")
+    return torch.as_tensor(_Bytes(base + offset, size), device="cuda")
+
+
+def reset_persisting_lines() -> None:
+    """Make all lines of the L2 cache ordinary ones again, whoever asked for them to stay."""
+    _call("cuCtxResetPersistingL2Cache")

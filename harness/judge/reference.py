@@ -1,0 +1,210 @@
+"""The program that draws inputs and knows the right answers; no implementation is imported here.
+
+It keeps its own copy of what it draws, and reads of a runner's memory only the answers, after they were committed.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from harness.cases import Grads, Inputs, NormCase, make_inputs, torch_dtype
+from harness.cases.tensors import OUTPUT_GRADIENTS, gradients_of, inputs_of
+from harness.cases.traffic import moved_bytes, shortest_possible_us
+from harness.devices import detect, read_facts
+from harness.judge import memory
+from harness.judge.children import end_with_parent
+from harness.judge.messages import (
+    REQUESTS,
+    Attach,
+    Calm,
+    Channel,
+    Check,
+    Checked,
+    Commit,
+    Draw,
+    Message,
+    Open,
+    Ready,
+    serve,
+)
+from harness.records.reasons import Reason
+from harness.verify import precision
+from harness.verify.determinism import fingerprint, same_bits
+
+ENDLESS = 1e9  # rho of what is not finite
+CELLS = 256  # answers that chance may not make wrong together
+RATE_BYTES = 1 << 26
+GENEROUS = 4.0  # a CPU's rate of reading may be so many times what one large read shows: part may lie in its cache
+FLUSH_BYTES = 1 << 26  # on a CPU; on a GPU by the profile
+CALM_BYTES = 1 << 29
+
+
+class Reference:
+    """One case: the inputs of each runner as they were drawn, and the answers of the last stretch."""
+
+    def open(self, request: Open) -> Message:
+        """Map the memory of the runners, and read how fast this device's memory is."""
+        self.case: NormCase = request.case
+        self._on_gpu = self.case.device != "cpu"
+        self._calls = request.calls
+        self._spans, size = memory.layout(self.case, request.calls, "input", "statistic")
+        self._answer_spans, answer_size = memory.layout(self.case, request.calls, "gradient")
+        self._slots: list[Any] = [None, None]
+        if self._on_gpu:
+            self._answers = torch.empty(answer_size, dtype=torch.uint8, device="cuda")
+        else:
+            *inputs, answers = request.memories
+            self._slots = [self._tensors(memory.host_block(each, size)) for each in inputs]
+            self._answers = memory.host_block(answers, answer_size)
+        self._drawn: list[list[Inputs]] = [[], []]
+        return self._read_device()
+
+    def attach(self, request: Attach) -> Message:
+        """Open a runner's memory on the GPU."""
+        size = memory.layout(self.case, self._calls, "input", "statistic")[1]
+        self._slots[request.runner] = self._tensors(memory.device_block(request.handle, 0, size))
+        return Ready()
+
+    def draw(self, request: Draw) -> Message:
+        """Draw inputs, or other gradients of the outputs alone, write them for a runner, and empty the caches."""
+        kept = self._drawn[request.runner]
+        if not request.fresh:
+            kept[:] = [make_inputs(self.case, seed) for seed in request.seeds]
+            names = [span.name for span in self._spans[0]]
+        else:
+            names = [name for name in OUTPUT_GRADIENTS if name in kept[0].tensors()]
+            for call, seed in enumerate(request.seeds):
+                generator = torch.Generator(self.case.device).manual_seed(seed)
+                kept[call] = kept[call].with_tensors({name: self._noise(generator) for name in names})
+        for call, inputs in enumerate(kept):
+            for name in names:
+                self._slots[request.runner][call][name].copy_(inputs.tensors()[name])
+        self._empty_caches()
+        return Ready()
+
+    def commit(self, request: Commit) -> Message:
+        """Copy the answers of a stretch on a GPU; a place that is none leaves NaN."""
+        self._answers.fill_(255)
+        try:
+            for spans, places in zip(self._answer_spans, request.answers, strict=True):
+                by_name = {place.name: place for place in places}
+                for span in spans:
+                    place = by_name[span.name]
+                    size = wide_size(span) if place.wide else span.size
+                    source = memory.device_block(place.handle, place.address, size)
+                    self._answers[span.offset : span.offset + size].copy_(source)
+            torch.cuda.synchronize()
+        except (ValueError, RuntimeError, KeyError) as error:
+            return Ready(title=str(error)[:200])
+        return Ready()
+
+    def check(self, request: Check) -> Message:
+        """Hash all answers, and compare those that are asked for with float64; the inputs must be as they were."""
+        answers = [self._grads(call, set(wide)) for call, wide in enumerate(request.wide)]
+        hashes = [
+            {name: fingerprint(Grads.of({name: tensor})) for name, tensor in answer.tensors().items()}
+            for answer in answers
+        ]
+        rho: dict[str, float] = {}
+        fault = self._changed_input(request.in_place)
+        for call in request.which:
+            if fault is not None:
+                break
+            checks = precision.check(self._drawn[0][call], answers[call], CELLS)
+            fault = precision.fault(checks)
+            for name, check in checks.items():
+                rho[name] = max(rho.get(name, 0.0), min(check.rho, ENDLESS))
+        return Checked(fault=fault, rho=rho, hashes=hashes)
+
+    def calm(self, _request: Calm) -> Message:
+        """The microseconds that a known kernel takes on the GPU now."""
+        if not hasattr(self, "_work"):
+            self._work = torch.empty(CALM_BYTES, dtype=torch.uint8, device="cuda")
+        return Ready(figures={"us": self._timed(lambda: self._work.fill_(1), 1)})
+
+    def _tensors(self, block: torch.Tensor) -> list[dict[str, torch.Tensor]]:
+        return [memory.views(block, spans) for spans in self._spans]
+
+    def _noise(self, generator: torch.Generator) -> torch.Tensor:
+        shape, dtype = (self.case.rows, self.case.cols), torch_dtype(self.case.dtype)
+        return torch.randn(shape, dtype=dtype, device=self.case.device, generator=generator)
+
+    def _empty_caches(self) -> None:
+        if not hasattr(self, "_flush"):
+            self._flush = torch.ones(self._flush_bytes // 4, device=self.case.device)
+        self._flush.fill_(1.0)
+        self._flush.sum()
+        if self._on_gpu:
+            memory.reset_persisting_lines()
+            torch.cuda.synchronize()
+
+    def _changed_input(self, in_place: bool) -> Reason | None:
+        written = [each.name for each in inputs_of(self.case) if not (in_place and each.name in OUTPUT_GRADIENTS)]
+        for call, inputs in enumerate(self._drawn[0]):
+            for name in written:
+                if not same_bits(inputs.tensors()[name], self._slots[0][call][name]):
+                    return Reason("changed_input", {"tensors": [name]})
+        return None
+
+    def _grads(self, call: int, wide: set[str]) -> Grads:
+        tensors: dict[str, torch.Tensor] = {}
+        gradients = gradients_of(self.case)
+        for span, gradient in zip(self._answer_spans[call], gradients, strict=True):
+            size = wide_size(span) if span.name in wide else span.size
+            dtype = torch.float32 if span.name in wide else torch_dtype(gradient.dtype_in(self.case))
+            tensors[span.name] = self._answers[span.offset : span.offset + size].view(dtype).view(span.shape)
+        return Grads.of(tensors)
+
+    def _read_device(self) -> Ready:
+        """The device's name, the time that no backward can beat, and the time that its traffic takes at that rate."""
+        facts = read_facts("cuda" if self._on_gpu else "cpu")
+        profile = detect(facts)
+        self._flush_bytes = max(FLUSH_BYTES, 4 * profile.last_level_bytes) if self._on_gpu else FLUSH_BYTES
+        gbps = profile.datasheet_gbps
+        generous = 1.0
+        if gbps is None:
+            block = torch.ones(RATE_BYTES // 4, device=self.case.device)
+            gbps = RATE_BYTES / self._timed(block.sum, 10) / 1e3 * len(os.sched_getaffinity(0))
+            generous = GENEROUS
+        floor_us = shortest_possible_us(self.case, gbps * generous)
+        figures = {"gbps": gbps, "floor_us": floor_us, "traffic_us": moved_bytes(self.case) / gbps / 1e3}
+        return Ready(figures=figures, title=facts.name[:200])
+
+    def _timed(self, work: Callable[[], object], repeats: int) -> float:
+        """The shortest time of several runs, in microseconds, by this process's own clock."""
+        times_us: list[float] = []
+        for _ in range(repeats + 1):
+            begun = time.perf_counter_ns()
+            work()
+            if self._on_gpu:
+                torch.cuda.synchronize()
+            times_us.append((time.perf_counter_ns() - begun) / 1e3)
+        return min(times_us)
+
+
+def wide_size(span: memory.Span) -> int:
+    """The bytes of a gradient that was returned in fp32."""
+    return memory.ITEM_BYTES["fp32"] * (span.size // memory.ITEM_BYTES[span.dtype])
+
+
+def main() -> None:
+    """Serve the parent at the other end of the descriptor that the first argument names."""
+    end_with_parent()
+    torch.set_num_threads(1)
+    reference = Reference()
+    kinds = ("open", "attach", "draw", "commit", "check", "calm")
+    channel = Channel(socket.socket(fileno=int(sys.argv[1])), REQUESTS)
+    channel.send(Ready(figures={"pid": os.getpid()}))
+    with torch.no_grad():
+        serve(channel, {kind: getattr(reference, kind) for kind in kinds})
+
+
+if __name__ == "__main__":
+    main()
