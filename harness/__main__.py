@@ -322,7 +322,7 @@ def judge(
     docs/judge.md says what it withstands.
     """
     from harness.judge import command
-    from harness.judge.trial import Effort
+    from harness.judge.trial import JudgeSettings
 
     if form not in ("console", "json"):
         raise UsageError(f"--format {form}: not one of console, json")
@@ -332,7 +332,7 @@ def judge(
     cases = command.asked_cases(shapes, norm, dtype, on_gpu)
     say = (lambda case: sys.stdout.write(f"{command.in_words(case)}\n")) if form == "console" else (lambda _: None)
     chosen = command.asked_peers(peers, on_gpu)
-    verdict = command.judge(file, cases, chosen, Effort(time_limit_s=time_limit), say)
+    verdict = command.judge(file, cases, chosen, JudgeSettings(time_limit_s=time_limit), say)
     sys.stdout.write(f"{verdict.model_dump_json(indent=1)}\n" if form == "json" else f"verdict: {verdict.status}\n")
     raise typer.Exit(verdict.exit_code)
 

@@ -202,7 +202,7 @@ _OWN: set[int] = set()  # children of the judge that no candidate started
 
 
 def start(program: str, descriptors: Sequence[int] = ()) -> Child:
-    """Start a program of this package; it inherits its end of the channel and `descriptors`, and nothing else."""
+    """StartRunner a program of this package; it inherits its end of the channel and `descriptors`, and nothing else."""
 
     def begin(end: socket.socket, log: IO[bytes], scratch: Path) -> Callable[[], int | None]:
         return _spawn(program, end, log, scratch, descriptors).poll

@@ -13,8 +13,8 @@ from harness.defaults import BASELINE, OWN_IMPL
 from harness.engine_version import ENGINE_VERSION
 from harness.errors import UsageError
 from harness.judge.children import ROOT
-from harness.judge.trial import Courtroom, Effort
-from harness.judge.verdict import CaseVerdict, Verdict, exit_code, gravest
+from harness.judge.trial import Courtroom, JudgeSettings
+from harness.judge.verdict import CaseVerdict, FileVerdict, exit_code, gravest
 from harness.records.reason_texts import sentence
 from harness.records.reasons import Reason
 
@@ -45,9 +45,9 @@ def judge(
     file: Path,
     cases: Sequence[NormCase],
     peers: Sequence[str],
-    effort: Effort | None = None,
+    effort: JudgeSettings | None = None,
     say: Callable[[CaseVerdict], object] = lambda _: None,
-) -> Verdict:
+) -> FileVerdict:
     """The verdict on a file; `say` gets that on each case as soon as it is known."""
     if file.suffix != ".py" or not file.is_file():
         raise UsageError(
@@ -59,7 +59,7 @@ def judge(
     version: int | None = None
     device = ""
     for case in cases:
-        with Courtroom(case, peers, effort or Effort()) as room:
+        with Courtroom(case, peers, effort or JudgeSettings()) as room:
             verdict = room.judge(file)
         device, name, version = room.device, name or room.heard.name or None, room.heard.version
         if changed := changed_files(before) + ([str(file)] if file.read_bytes() != content else []):
@@ -68,7 +68,7 @@ def judge(
         verdicts.append(verdict)
         say(verdict)
     status = gravest([verdict.status for verdict in verdicts])
-    return Verdict(
+    return FileVerdict(
         file=str(file),
         sha256=hashlib.sha256(content).hexdigest(),
         name=name,

@@ -26,7 +26,7 @@ class Message(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, ser_json_inf_nan="strings")
 
 
-class Start(Message):
+class StartRunner(Message):
     """To a runner, first. `file` is the judged one, and the runner then enters the sandbox; or it runs `peers`."""
 
     kind: Literal["start"] = "start"
@@ -80,7 +80,7 @@ class Draw(Message):
     fresh: bool
 
 
-class Place(Message):
+class AnswerPlace(Message):
     """Where a gradient lies: an address of the runner's, or an offset from a handle of CUDA IPC; `wide` is fp32."""
 
     name: str = Field(max_length=16)
@@ -93,10 +93,10 @@ class Commit(Message):
     """To the reference, on a GPU: copy these answers now."""
 
     kind: Literal["commit"] = "commit"
-    answers: list[list[Place]] = Field(max_length=64)
+    answers: list[list[AnswerPlace]] = Field(max_length=64)
 
 
-class Check(Message):
+class Compare(Message):
     """To the reference: compare these calls' answers of the last stretch with float64, and hash them all.
 
     `in_place` says that dy may have been overwritten; `wide` names the gradients of each call that are fp32.
@@ -122,7 +122,7 @@ class Ready(Message):
     title: str = Field(default="", max_length=200)
 
 
-class Hello(Message):
+class RunnerReady(Message):
     """From a runner, first: the layers that are in force, the names that it can run, and its memory on a GPU."""
 
     kind: Literal["hello"] = "hello"
@@ -133,14 +133,14 @@ class Hello(Message):
     handle: str = Field(default="", max_length=100)
 
 
-class Done(Message):
+class Answered(Message):
     """From a runner: where the gradients of each call lie."""
 
     kind: Literal["done"] = "done"
-    answers: list[list[Place]] = Field(max_length=64)
+    answers: list[list[AnswerPlace]] = Field(max_length=64)
 
 
-class Checked(Message):
+class Compared(Message):
     """From the reference: what is wrong, rho by gradient, and a hash of the bits by gradient for each call."""
 
     kind: Literal["checked"] = "checked"
@@ -157,8 +157,10 @@ class Failed(Message):
     reason: Reason
 
 
-Request = Annotated[Start | Prepare | Go | Open | Attach | Draw | Commit | Check | Calm, Field(discriminator="kind")]
-Answer = Annotated[Ready | Hello | Done | Checked | Failed, Field(discriminator="kind")]
+Request = Annotated[
+    StartRunner | Prepare | Go | Open | Attach | Draw | Commit | Compare | Calm, Field(discriminator="kind")
+]
+Answer = Annotated[Ready | RunnerReady | Answered | Compared | Failed, Field(discriminator="kind")]
 REQUESTS: TypeAdapter[Any] = TypeAdapter(Request)
 ANSWERS: TypeAdapter[Any] = TypeAdapter(Answer)
 

@@ -25,9 +25,9 @@ from harness.judge.messages import (
     Attach,
     Calm,
     Channel,
-    Check,
-    Checked,
     Commit,
+    Compare,
+    Compared,
     Draw,
     Message,
     Open,
@@ -105,7 +105,7 @@ class Reference:
             return Ready(title=str(error)[:200])
         return Ready()
 
-    def check(self, request: Check) -> Message:
+    def check(self, request: Compare) -> Message:
         """Hash all answers, and compare those that are asked for with float64; the inputs must be as they were."""
         answers = [self._grads(call, set(wide)) for call, wide in enumerate(request.wide)]
         hashes = [
@@ -121,7 +121,7 @@ class Reference:
             fault = precision.fault(checks)
             for name, check in checks.items():
                 rho[name] = max(rho.get(name, 0.0), min(check.rho, ENDLESS))
-        return Checked(fault=fault, rho=rho, hashes=hashes)
+        return Compared(fault=fault, rho=rho, hashes=hashes)
 
     def calm(self, _request: Calm) -> Message:
         """The microseconds that a known kernel takes on the GPU now."""

@@ -16,17 +16,29 @@ from harness.cases import Grads, Inputs
 from harness.cases.tensors import gradients_of
 from harness.judge import memory, sandbox
 from harness.judge.children import end_with_parent
-from harness.judge.messages import REQUESTS, Channel, Done, Failed, Hello, Message, Place, Prepare, Ready, Start, serve
+from harness.judge.messages import (
+    REQUESTS,
+    Answered,
+    AnswerPlace,
+    Channel,
+    Failed,
+    Message,
+    Prepare,
+    Ready,
+    RunnerReady,
+    StartRunner,
+    serve,
+)
 from harness.records.reasons import Reason, raised
 
 NOTHING = "nothing"  # the implementation that does no work: what is left is the judge's own time
 Backward = Callable[[], Grads]
 
 
-class Runner:
+class StretchServer:
     """Implementations of one case, with a backward for each call of a stretch, all on inputs of their own."""
 
-    def __init__(self, start: Start) -> None:
+    def __init__(self, start: StartRunner) -> None:
         self._start = start
         self._case = start.case
         self.layers: dict[str, bool] = {}
@@ -49,7 +61,7 @@ class Runner:
         self._inputs = [Inputs.of(each, case=self._case, eps=self._case.eps) for each in tensors]
         self._implementations = {each.name: each for each in self._load(file)}
         first = next(iter(self._implementations.values()))
-        return Hello(
+        return RunnerReady(
             layers=self.layers,
             names=list(self._implementations),
             in_place=bool(first.in_place),
@@ -82,7 +94,7 @@ class Runner:
             self._answers = [backward() for backward in backwards]
             if self._case.device != "cpu":
                 self._wait()
-            return Done(answers=[self._places(number, answer) for number, answer in enumerate(self._answers)])
+            return Answered(answers=[self._places(number, answer) for number, answer in enumerate(self._answers)])
         except Malformed as fault:
             return Failed(status="wrong", reason=fault.reason)
         except Exception as error:
@@ -93,13 +105,13 @@ class Runner:
 
         torch.cuda.synchronize()
 
-    def _places(self, number: int, answer: Any) -> list[Place]:
+    def _places(self, number: int, answer: Any) -> list[AnswerPlace]:
         """The places of one call's gradients; `answer` keeps them alive until the next stretch."""
         import torch
 
         from harness.cases import torch_dtype
 
-        places: list[Place] = []
+        places: list[AnswerPlace] = []
         for gradient in gradients_of(self._case):
             tensor = getattr(answer, gradient.name, None) if isinstance(answer, Grads) else None
             asked = torch_dtype(gradient.dtype_in(self._case))
@@ -112,7 +124,7 @@ class Runner:
             address, handle = tensor.data_ptr(), ""
             if self._case.device != "cpu":
                 handle, address = memory.exported(address)
-            places.append(Place(name=gradient.name, address=address, handle=handle, wide=tensor.dtype != asked))
+            places.append(AnswerPlace(name=gradient.name, address=address, handle=handle, wide=tensor.dtype != asked))
         return places
 
     def _fault(self, number: int, answer: Any) -> Reason:
@@ -165,7 +177,7 @@ def run(descriptor: int) -> None:
     end_with_parent()
     channel = Channel(socket.socket(fileno=descriptor), REQUESTS)
     channel.send(Ready(figures={"pid": os.getpid()}))
-    runner = Runner(channel.receive())
+    runner = StretchServer(channel.receive())
     try:
         hello = runner.open()
     except (Exception, SystemExit) as error:

@@ -24,21 +24,21 @@ from harness.errors import UnavailableError
 from harness.judge import memory
 from harness.judge.children import Child, JudgedError, Nursery, adopting_orphans, printable, start
 from harness.judge.messages import (
+    Answered,
+    AnswerPlace,
     Attach,
     Calm,
-    Check,
-    Checked,
     Commit,
-    Done,
+    Compare,
+    Compared,
     Draw,
     Go,
-    Hello,
     Message,
     Open,
-    Place,
     Prepare,
     Ready,
-    Start,
+    RunnerReady,
+    StartRunner,
 )
 from harness.judge.runner import NOTHING
 from harness.judge.verdict import Answers, CaseVerdict, gravest, speed_of
@@ -55,7 +55,7 @@ CALM_FACTOR, CALM_TRIES = 1.5, 20
 
 
 @dataclass(frozen=True)
-class Effort:
+class JudgeSettings:
     """How much is done: processes of the judged file in turn, stretches of each, seconds for comparing in each."""
 
     sittings: int = 2
@@ -100,7 +100,7 @@ class _Findings:
 class Courtroom:
     """The trusted processes of one case, in which one file after the other can be judged; a context manager."""
 
-    def __init__(self, case: NormCase, peers: Sequence[str], effort: Effort) -> None:
+    def __init__(self, case: NormCase, peers: Sequence[str], effort: JudgeSettings) -> None:
         self.case = case
         self.effort = effort
         self._peers = list(peers)
@@ -142,7 +142,9 @@ class Courtroom:
         self._peers_runner = start("runner", theirs)
         self._children += [self._peers_runner, self._reference]
         opening = Open(case=self.case, calls=self.calls, memories=self._memories)
-        peers = Start(case=self.case, calls=self.calls, memory_fd=theirs[0] if theirs else None, peers=self._peers)
+        peers = StartRunner(
+            case=self.case, calls=self.calls, memory_fd=theirs[0] if theirs else None, peers=self._peers
+        )
         with self._trusted():
             self._reference.channel.send(opening)
             hello = self._peers_runner.ask(peers, START_LIMIT_S, "start")
@@ -206,7 +208,7 @@ class Courtroom:
         """One process of the judged file: prepare, answer, then take turns with the peers."""
         trusted = [os.getpid(), self._reference.pid, self._peers_runner.pid]
         hello = judged.ask(
-            Start(
+            StartRunner(
                 case=self.case,
                 calls=self.calls,
                 memory_fd=self._memories[0] if self._memories else None,
@@ -218,7 +220,7 @@ class Courtroom:
             self.effort.time_limit_s,
             "start",
         )
-        if not isinstance(hello, Hello) or not hello.names:
+        if not isinstance(hello, RunnerReady) or not hello.names:
             raise JudgedError("tampered", Reason("bad_message", {"stage": "start"}))
         found.layers = {**hello.layers, "stopped_while_others_run": True, "fresh_inputs": True, "own_clock": True}
         name = found.name = printable(Reason("name", {"name": hello.names[0]})).fields["name"]  # pyright: ignore
@@ -317,23 +319,23 @@ class Courtroom:
         self._compare(done, list(zip(seeds, drawn, strict=True)), sitting, found)
         return us
 
-    def _clocked(self, child: Child, name: str) -> tuple[float, Done]:
+    def _clocked(self, child: Child, name: str) -> tuple[float, Answered]:
         """From the moment when a stopped process goes on until it says that it is done and is stopped again."""
         child.channel.send(Go(impl=name))
         began = time.perf_counter_ns()
         child.go_on()
         done = child.answer(self.effort.time_limit_s if name else STRETCH_LIMIT_S, "time")
         child.stop()
-        if self._on_gpu and isinstance(done, Done):  # what is still computed is awaited, or read too early
+        if self._on_gpu and isinstance(done, Answered):  # what is still computed is awaited, or read too early
             fault = self._ask_reference(Commit(answers=done.answers)).title
             if fault:
                 raise JudgedError("tampered", Reason("unreadable_answer"))
         us = (time.perf_counter_ns() - began) / 1e3
-        self._expect(done, Done)
+        self._expect(done, Answered)
         self._check_places(done)
         return us, done
 
-    def _check_places(self, done: Done) -> None:
+    def _check_places(self, done: Answered) -> None:
         """Each call must have its gradients, and memory of its own for each."""
         spans: list[tuple[str, int, int]] = []
         names = [span.name for span in self._answer_spans[0]]
@@ -347,7 +349,7 @@ class Courtroom:
             if handle == other and begin < end:
                 raise JudgedError("wrong", Reason("shared_answers"))
 
-    def _read_answers(self, judged: Child, done: Done) -> None:
+    def _read_answers(self, judged: Child, done: Answered) -> None:
         """Copy the answers out of the stopped process's memory."""
         with suppress(OSError, OverflowError):
             opened = os.open(f"/proc/{judged.pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
@@ -363,7 +365,7 @@ class Courtroom:
                 os.close(opened)
         raise JudgedError("tampered", Reason("unreadable_answer"))
 
-    def _compare(self, done: Done, draws: list[tuple[int, int]], sitting: int, found: _Findings) -> None:
+    def _compare(self, done: Answered, draws: list[tuple[int, int]], sitting: int, found: _Findings) -> None:
         """Compare a random half of the answers with float64, fewer where time is short, and all with earlier bits."""
         share = 0.5 if found.verify_s < self.effort.verify_s else 0.1
         which = [call for call in range(self.calls) if self._rng.random() < share]
@@ -371,7 +373,7 @@ class Courtroom:
             which = which or [self._rng.randrange(self.calls)]
         wide = [[place.name for place in places if place.wide] for places in done.answers]
         began_s = time.monotonic()
-        checked: Checked = self._ask_reference(Check(which=which, wide=wide, in_place=found.in_place))
+        checked: Compared = self._ask_reference(Compare(which=which, wide=wide, in_place=found.in_place))
         found.verify_s += time.monotonic() - began_s
         found.verified += len(which)
         found.rho = {name: max(rho, found.rho.get(name, 0.0)) for name, rho in checked.rho.items()} or found.rho
@@ -427,8 +429,8 @@ class Courtroom:
         return secrets.randbits(60)
 
 
-def _size(span: memory.Span, place: Place) -> int:
+def _size(span: memory.Span, place: AnswerPlace) -> int:
     return memory.ITEM_BYTES["fp32"] * (span.size // memory.ITEM_BYTES[span.dtype]) if place.wide else span.size
 
 
-__all__ = ["Courtroom", "Effort", "gravest"]
+__all__ = ["Courtroom", "JudgeSettings", "gravest"]

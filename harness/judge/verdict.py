@@ -104,7 +104,7 @@ class CaseVerdict(Record):
         return sentence(self.reason) if self.reason else None
 
 
-class Verdict(Record):
+class FileVerdict(Record):
     """The verdict on a file: that of its gravest case."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
