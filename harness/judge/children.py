@@ -286,4 +286,5 @@ def _environment(scratch: Path) -> dict[str, str]:
     own = dict.fromkeys(OWN_FOLDERS, str(scratch))
     # Pools of compilers need semaphores outside of the scratch folder.
     compilers = {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
-    return passed | own | compilers | {"PYTHONPATH": str(ROOT), "PYTHONUSERBASE": site.getuserbase()}
+    paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    return passed | own | compilers | {"PYTHONPATH": paths, "PYTHONUSERBASE": site.getuserbase()}
