@@ -94,12 +94,16 @@ class Tried:
             outputs.append(total)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
+    def with_masks(self, function):
+        """What a function returns where dropout draws these masks."""
+        masks = iter(self.masks)
+        with patch.object(norms, "_drawn", lambda branch, p: None if branch is None else next(masks)):
+            return function()
+
     def results(self, function, dtype=None, used=None):
         """The outputs, and the gradient of every leaf, in another dtype throughout if one is given."""
-        masks = iter(self.masks)
         leaves = {name: each.detach().to(dtype or each.dtype).requires_grad_() for name, each in self.leaves.items()}
-        with patch.object(norms, "_drawn", lambda branch, p: None if branch is None else next(masks)):
-            outputs = function(**leaves)
+        outputs = self.with_masks(lambda: function(**leaves))
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
         pairs = [
             (output, dy.to(output.dtype))

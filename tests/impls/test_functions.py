@@ -6,6 +6,7 @@ import sys
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 
 from impls.inhouse.launch import KernelCall
@@ -82,6 +83,12 @@ def test_whatever_strides_x_has(norm, view):
         results.append([y.detach(), *torch.autograd.grad(y, [tried.x], dy)])
     for got, wanted in zip(*results, strict=True):
         torch.testing.assert_close(got, wanted, rtol=2e-5, atol=1e-3)  # one column: a difference of equals, times 300
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_no_eps_is_the_one_that_torch_takes(dtype):
+    x = (torch.randn(6, COLS) * 1e-3).to(dtype)
+    torch.testing.assert_close(rms_norm(x, eps=None), F.rms_norm(x, (COLS,), eps=None))
 
 
 @pytest.mark.parametrize("wanting", ["x", "weight", "bias"])
@@ -178,6 +185,7 @@ def refused():
     yield "bias must be contiguous", layer_norm, (x, weight, torch.ones(COLS - 1)), {}
     yield "bias needs a weight", layer_norm, (x, None, weight), {}
     yield "of the same dtype", layer_norm, (x, weight, weight.bfloat16()), {}
+    yield "eps must be a number", layer_norm, (x, weight), {"eps": None}
     yield "needs a weight", layer_norm, (x,), {"zero_centred": True}
     yield "needs a weight", rms_norm, (x,), {"zero_centred": True}
     yield "x's device", rms_norm, (x, weight.to("meta")), {}

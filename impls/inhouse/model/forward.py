@@ -97,7 +97,7 @@ def heads_apart(x: torch.Tensor) -> bool:
 def check_operands(operands: Operands, options: NormOptions) -> None:
     """Raise ValueError, with the reason, for what the kernels do not take or what does not fit together."""
     x, weight, bias, _, _, _, _, weight1, bias1, z = operands
-    like_x = {name: each for name in LIKE_X if (each := getattr(operands, name)) is not None}
+    like_x = {name: each for name, each in operands._asdict().items() if name in LIKE_X and each is not None}
     for name, each in like_x.items():
         if each.shape != x.shape:
             raise ValueError(f"{name} must have x's shape {tuple(x.shape)}, not {tuple(each.shape)}")

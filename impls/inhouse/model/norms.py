@@ -12,7 +12,8 @@ import torch
 
 from .. import bound
 from ..device import is_observed
-from .forward import heads_apart, norm_forward
+from .composed import composed, is_batched, is_transformed
+from .forward import check_operands, heads_apart, norm_forward
 from .gradients import complete, gradients, of_operands, plain_gradients
 from .operands import LIKE_X, PLAIN_OPERANDS, NormOptions, Operands, Outputs, Saved
 from .operators import backward_by_operator, by_operator
@@ -48,15 +49,16 @@ class NormExtras(TypedDict, total=False):
 
 
 def rms_norm(
-    x: torch.Tensor, weight: torch.Tensor | None = None, eps: float = 1e-6, **extras: Unpack[NormExtras]
+    x: torch.Tensor, weight: torch.Tensor | None = None, eps: float | None = 1e-6, **extras: Unpack[NormExtras]
 ) -> Any:
     """Normalise the last dimension by its root mean square.
 
     x `(..., cols)` bf16, fp16 or fp32, weight `(cols)` of any of these, or None. y has x's shape and dtype. Heads of a
     projection's slice are normalised where they lie. Returns y; or a tuple of y, y1 where there is weight1, and the
-    residual with `return_residual`. Raises ValueError as `norm_backward` does, and for what is around and does not fit.
+    residual with `return_residual`. eps None is that of fp32, as torch takes it. Raises ValueError as `norm_backward`
+    does, and for what is around and does not fit.
     """
-    return _norm(x, weight, None, eps, False, **extras)
+    return _norm(x, weight, None, torch.finfo(torch.float32).eps if eps is None else eps, False, **extras)
 
 
 def layer_norm(
@@ -72,6 +74,8 @@ def layer_norm(
     """
     if bias is not None and (weight is None or bias.dtype != weight.dtype):
         raise ValueError("a bias needs a weight of the same dtype")
+    if eps is None:
+        raise ValueError("eps must be a number, not None, which rms_norm alone takes")
     return _norm(x, weight, bias, eps, True, **extras)
 
 
@@ -122,7 +126,7 @@ def _drawn(branch: torch.Tensor | None, p: float) -> torch.Tensor | None:
 
 def _run(given: tuple[Any, ...], options: NormOptions) -> Any:
     """Run the forward: y of x, weight and bias; of all operands y, y1 and total, as far as the norm has them."""
-    if not (torch.compiler.is_compiling() or is_observed()):
+    if not (torch.compiler.is_compiling() or is_observed() or is_transformed()):
         kept = bound.find(given, "forward", options)
         if kept is not None or _is_plain(*given):
             return _eager_norm(options, kept, *given)
@@ -130,7 +134,12 @@ def _run(given: tuple[Any, ...], options: NormOptions) -> Any:
     x = operands.x
     if x.dim() == 0 or x.shape[-1] == 0:
         raise ValueError(f"x must have a last dimension of at least 1, not {tuple(x.shape)}")
-    y, y1, total = by_operator(_as_rows(operands), options)
+    rows = _as_rows(operands)
+    if is_transformed():
+        check_operands(rows, options)
+        y, y1, total = composed(operands, options)
+        return y if len(given) == PLAIN_OPERANDS else (y, y1, total)
+    y, y1, total = by_operator(rows, options)
     y = _in_shape(y, x.shape)
     if len(given) == PLAIN_OPERANDS:
         return y
@@ -194,7 +203,7 @@ class _EagerNorm(torch.autograd.Function):
         options, has_bias = ctx.decided
         tensors = ctx.saved_tensors
         # Else the operator: its own derivative, which there is not, would be asked for; or operators are observed.
-        is_eager = not (torch.is_grad_enabled() or is_observed()) and _are_rows(came_back)
+        is_eager = not (torch.is_grad_enabled() or is_observed() or is_transformed()) and _are_rows(came_back)
         saved: Any = tensors
         if len(tensors) == 4:
             x, weight, mean, rstd = tensors
@@ -213,7 +222,7 @@ class _EagerNorm(torch.autograd.Function):
 def _are_rows(gradients: tuple[torch.Tensor | None, ...]) -> bool:
     """Whether the kernels take these as they came back, those that did."""
     for each in gradients:
-        if each is not None and (type(each) is not torch.Tensor or not each.is_contiguous()):
+        if each is not None and (type(each) is not torch.Tensor or is_batched(each) or not each.is_contiguous()):
             return False
     return not torch.compiler.is_compiling()
 

@@ -13,6 +13,7 @@ import torch
 
 from ..tensors import NormGradients
 from . import gradients
+from .composed import refuse_dual
 from .forward import check_operands, norm_forward
 from .operands import NormOptions, Operands, Outputs, Saved
 
@@ -139,7 +140,11 @@ def backward_by_operator(
     *,
     has_bias: bool,
 ) -> NormGradients:
-    """Run the backward; what comes back may have any strides, and be None where nobody uses an output."""
+    """Run the backward; what comes back may have any strides, and be None where nobody uses an output.
+
+    Raises RuntimeError for dual numbers, whose tangents an operator would drop.
+    """
+    refuse_dual(dy, dy1, dres)
     dy, dy1 = gradients.complete(dy, dy1, saved)
     came_back = [None if each is None else _rows(each, saved.x) for each in (dy, dy1, dres)]
     found = torch.ops.normbwd.norm_backward(*came_back, *saved, *options, has_bias)
