@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-
-import numpy as np
+from statistics import median
 
 from harness.analysis.pairing import Paired
-from harness.analysis.statistics import Ratio, aa_reading, across_processes, verdict
+from harness.analysis.statistics import Ratio, aa_reading, across_processes, quantiles, verdict
 from harness.cases import NormCase
 from harness.records.contexts import COLD
 from harness.records.reasons import ALL_VOID, Reason
@@ -118,15 +117,15 @@ def _share_void(timing: Timing) -> float:
 
 def against_samples(pair: Paired) -> Reason | None:
     """The interference that the blocks of a pair show: scatter, drift or bursts; or None."""
-    logs = pair.logs
-    lower, upper = np.percentile(logs, (25, 75))
-    if (scatter := float(upper - lower) / 2) > MOST_SCATTER:
+    logs: list[float] = pair.logs.tolist()
+    lower, upper = quantiles(logs, (0.25, 0.75))
+    if (scatter := (upper - lower) / 2) > MOST_SCATTER:
         return Reason("scatters", {"percent": 100 * scatter})
     if len(logs) < FEWEST_BLOCKS:
         return None
     third = len(logs) // 3
-    if (drift := abs(float(np.median(logs[-third:]) - np.median(logs[:third])))) > MOST_DRIFT:
+    if (drift := abs(median(logs[-third:]) - median(logs[:third]))) > MOST_DRIFT:
         return Reason("drifts", {"percent": 100 * drift})
-    if (bursts := float(np.mean(np.abs(logs - pair.median_log) > FAR_OFF))) > MOST_BURSTS:
+    if (bursts := sum(abs(log - pair.median_log) > FAR_OFF for log in logs) / len(logs)) > MOST_BURSTS:
         return Reason("bursts", {"off_percent": 100 * FAR_OFF, "percent": 100 * bursts})
     return None

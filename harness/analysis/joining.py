@@ -13,7 +13,7 @@ from functools import cached_property
 from statistics import median
 
 from harness.analysis import evidence
-from harness.analysis.pairing import Paired, paired, why_not_interleaved
+from harness.analysis.pairing import Paired, paired, speedups, why_not_interleaved
 from harness.analysis.statistics import (
     IncomparableError,
     Ratio,
@@ -62,7 +62,7 @@ class Joined:
         """The case that the rows belong to."""
         return self.rows[0].case
 
-    @property
+    @cached_property
     def status(self) -> Status:
         """The gravest status of any process; nondeterministic where only the processes differ from each other."""
         statuses = {row.status for row in self.rows}
@@ -71,7 +71,7 @@ class Joined:
             return "nondeterministic"
         return gravest
 
-    @property
+    @cached_property
     def reason(self) -> Reason | None:
         """The reason for the status, with process numbers where the processes differ."""
         if all(row.status != self.status for row in self.rows):  # only the processes differ from each other
@@ -119,7 +119,7 @@ class Joined:
         """Why the times of a result that passed may not be compared, in any process that counts; or None."""
         return self.summed_up(None if row.process in self.set_aside else _doubt(row) for row in self.rows)
 
-    @property
+    @cached_property
     def _other_bits(self) -> list[bool]:
         """For each row, whether its gradients' fingerprint differs from the first one of any process."""
         prints = [row.verification.fingerprint if row.verification else None for row in self.rows]
@@ -241,10 +241,14 @@ def by_case(results: Results) -> dict[NormCase, JoinedCase]:
 
 def _t0_us(rows: Iterable[RowRecord], selftests: Sequence[SelfTestRecord]) -> dict[int, float]:
     """The largest t0 of each process's own self-tests on its GPU, or of all where it has none."""
+    known_us: dict[object, float] = {}
+    for test in selftests:
+        for place in (None, (test.process, test.gpu)):
+            known_us[place] = max(known_us.get(place, 0.0), test.budget.t0_us)
     t0s_us: dict[int, float] = {}
     for process, gpu in {(row.process, row.gpu) for row in rows}:
-        own = [test for test in selftests if (test.process, test.gpu) == (process, gpu)] or selftests
-        t0s_us[process] = max(t0s_us.get(process, 0.0), *(test.budget.t0_us for test in own), 0.0)
+        own_us = known_us.get((process, gpu), known_us.get(None, 0.0))
+        t0s_us[process] = max(t0s_us.get(process, 0.0), own_us)
     return t0s_us
 
 
@@ -311,7 +315,7 @@ def pairs(base: Joined | None, other: Joined | None) -> list[Paired]:
 
 def ratio(base: Joined | None, other: Joined | None) -> Ratio:
     """The speedup of other over base, over all processes; raises IncomparableError as `pairs` does."""
-    return across_processes([pair.speedup for pair in pairs(base, other)])
+    return across_processes(speedups(pairs(base, other)))
 
 
 def interleaved(base: Joined, other: Joined) -> list[Paired]:
@@ -343,7 +347,7 @@ def _aa_ratios(case: JoinedCase, impl: str) -> list[Ratio]:
     """The ratio of an implementation and its twin in each process, however short; empty without a comparable twin."""
     with suppress(IncomparableError):
         first, again = (_undoubted(case.get((impl, role))) for role in ("impl", "again"))
-        return [pair.speedup for pair in _pairs(first, again)]
+        return speedups(_pairs(first, again))
     return []
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,10 +39,10 @@ class Paired:
         """The log speedup of each block."""
         return np.log(np.divide(self.base_us, self.other_us))
 
-    @property
+    @cached_property
     def median_log(self) -> float:
         """The log of the speedup, without its interval."""
-        return float(np.median(self.logs))
+        return median(self.logs.tolist())
 
     @property
     def ratio_of_medians(self) -> float:
@@ -53,6 +54,13 @@ def paired(base: Timings, other: Timings) -> list[Paired]:
     """Both results in every process that timed the two in the same blocks, in order of process."""
     pairs = (_pair(process, base[process], other[process]) for process in sorted(base.keys() & other.keys()))
     return [pair for pair in pairs if pair is not None]
+
+
+def speedups(pairs: Sequence[Paired]) -> list[Ratio]:
+    """The speedup in each process; that of one process alone has its interval, as that of several is not made of it."""
+    if len(pairs) == 1:
+        return [pairs[0].speedup]
+    return [Ratio(math.exp(pair.median_log), 0.0, math.inf, pair.logs.size) for pair in pairs]
 
 
 def why_not_interleaved(base: Timings, other: Timings) -> Reason | None:
@@ -90,6 +98,8 @@ def time_interval(timings: Sequence[Timing]) -> Interval:
 def _pair(process: int, base: Timing, other: Timing) -> Paired | None:
     if (base.group, base.flush) != (other.group, other.flush):
         return None
+    if base.blocks == other.blocks and base.blocks == sorted(base.blocks):  # of most pairs
+        return Paired(process, tuple(base.samples_us), tuple(other.samples_us)) if base.blocks else None
     base_us = dict(zip(base.blocks, base.samples_us, strict=True))
     other_us = dict(zip(other.blocks, other.samples_us, strict=True))
     common = sorted(base_us.keys() & other_us.keys())

@@ -6,7 +6,7 @@ Ratios are formed within a block: its samples follow each other, so drift of clo
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import geometric_mean
@@ -128,12 +128,17 @@ def _times_drawn(count: int, length: int) -> NDArray[np.unsignedinteger]:
     return np.stack(drawn, axis=1).astype(np.min_scalar_type(count))
 
 
-def _resamples(count: int, length: int) -> NDArray[np.int32]:
-    """Indices of every resample `(RESAMPLES, count)` of a stationary bootstrap."""
-    from arch.bootstrap import StationaryBootstrap  # imports pandas and statsmodels: seconds
+def _resamples(count: int, length: int) -> NDArray[np.int64]:
+    """Indices of every resample `(RESAMPLES, count)` of a stationary bootstrap (Politis and Romano, JASA 89, 1994).
 
-    bootstrap = StationaryBootstrap(length, np.arange(count, dtype=np.int32), seed=SEED)
-    return np.stack([positional[0] for positional, _ in bootstrap.bootstrap(RESAMPLES)])
+    A block goes on, round the end, with the probability 1 - 1 / length. The draws are those of arch.bootstrap, of which
+    the import takes seconds.
+    """
+    generator, places = np.random.default_rng(SEED), np.arange(count)
+    draws = [(generator.integers(count, size=count), generator.random(count)) for _ in range(RESAMPLES)]
+    firsts, goes_on = (np.stack(each) for each in zip(*draws, strict=True))
+    starts = np.maximum.accumulate(np.where(goes_on > 1 / length, 0, places), axis=1)
+    return (np.take_along_axis(firsts, starts, axis=1) + places - starts) % count
 
 
 # A process draws its addresses and compilations once, so ratios differ between processes. One process must not claim a
@@ -295,8 +300,19 @@ def median_and_spread(samples: Sequence[float]) -> tuple[float, float]:
     """The median of samples and half their inter-quartile range over it; nan, nan where there are none."""
     if not samples:
         return math.nan, math.nan
-    lower, median, upper = (float(value) for value in np.percentile(samples, (25, 50, 75)))
-    return median, (upper - lower) / 2 / median if median else math.nan
+    lower, middle, upper = quantiles(samples, (0.25, 0.5, 0.75))
+    return middle, (upper - lower) / 2 / middle if middle else math.nan
+
+
+def quantiles(values: Iterable[float], shares: Sequence[float]) -> list[float]:
+    """What these shares of the values lie below, linear between two: numpy.percentile in a tenth of its time."""
+    ordered = sorted(values)
+    found: list[float] = []
+    for share in shares:
+        place, beyond = divmod(share * (len(ordered) - 1), 1)
+        low, high = ordered[int(place)], ordered[min(int(place) + 1, len(ordered) - 1)]
+        found.append(low + (high - low) * beyond if beyond < 0.5 else high - (high - low) * (1 - beyond))
+    return found
 
 
 def geomean(values: Sequence[float]) -> float:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harness.analysis.joining import Joined, JoinedCase, band, impl_is, not_measured, pairs
+from harness.analysis.pairing import speedups
 from harness.analysis.statistics import (
     CONFIDENCE,
     FALSE_DISCOVERIES,
@@ -85,7 +86,7 @@ def _tested_or_verdict(case: NormCase, joined: JoinedCase, limit: Regression) ->
         return verdict(*without_times)
     try:
         processes = pairs(base, head)
-        measured = across_processes([pair.speedup for pair in processes])
+        measured = across_processes(speedups(processes))
     except IncomparableError as error:
         return verdict("ERROR", Reason("no_ratio", parts=[error.reason]))
     if reason := joined.no_verdict_reason(*limit.names):

@@ -1,7 +1,9 @@
+from collections import Counter
 from itertools import pairwise
 
 import pytest
 
+from harness.analysis.comparison import compare
 from harness.analysis.joining import (
     GRAVEST_FIRST,
     aa_ratio,
@@ -14,6 +16,7 @@ from harness.analysis.joining import (
     ratio,
 )
 from harness.analysis.statistics import PROCESS_BAND, IncomparableError, aa_band
+from harness.records.schema import RowRecord
 from tests.results_factory import CASE, LAYER, helpers, in_processes, results, row, selftest, timing, twin, verification
 from tests.wording import worded
 
@@ -38,6 +41,22 @@ def test_what_all_processes_say_is_said_once():
     whole = joined(*(quack(process=n, status="oom", reason="too large") for n in range(3)))
     assert worded(whole.reason) == "too large"
     assert joined(quack(), quack(process=1)).reason is None
+
+
+def test_work_grows_with_the_rows(monkeypatch):
+    """Each row is asked for its status a few times, not once for each of the other processes."""
+    asked = Counter()
+    plain = RowRecord.__getattribute__
+
+    def count(self, name):
+        asked[name] += 1
+        return plain(self, name)
+
+    rows = [quack(process=n, verification=verification(fingerprint=str(n % 2))) for n in range(1000)]
+    monkeypatch.setattr(RowRecord, "__getattribute__", count)
+    (case,) = compare(results(*rows)).cases
+    assert case.entry("quack").status == "nondeterministic"
+    assert max(asked["status"], asked["verification"], asked["timing"]) < 40 * len(rows)
 
 
 def test_status_without_a_reason_names_its_process():

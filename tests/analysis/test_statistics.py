@@ -77,6 +77,11 @@ def test_few_blocks_give_the_widest_honest_interval():
     assert verdict(five, 0.0) == "same"
 
 
+def test_resamples_are_those_of_arch():
+    """As arch 8.0.0 draws them with the same seed: `StationaryBootstrap(2, numpy.arange(9), seed=20)`."""
+    assert _resamples(9, 2)[:2].tolist() == [[8, 2, 3, 4, 8, 0, 2, 4, 2], [3, 1, 0, 1, 2, 7, 8, 0, 0]]
+
+
 def test_resamples_are_blocks_of_neighbours():
     resamples = _resamples(40, 5)
     assert sorted(set(resamples.ravel().tolist())) == list(range(40))

@@ -398,7 +398,7 @@ def test_a_commit_that_is_not_here_confirms_nothing(machine, tmp_path, capsys):
     file = str(repository / "my_norm.py")
     write(PR, compared(file))
     assert gated(files=("--impl", file)) == 4
-    why = f"error: cannot confirm: there is no revision {COMMITS[0]} in {repository}; name a file and revisions"
+    why = f"error: cannot confirm: there is no revision {COMMITS[0]} in {repository}; name another"
     assert why in capsys.readouterr().err
     assert "measure" not in machine.events
 
