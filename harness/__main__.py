@@ -259,31 +259,32 @@ def publish(invocation: Invocation) -> None:
     if invocation.check and invocation.dry_run:
         raise UsageError("--check and --dry-run do not go together; give one of them")
     if invocation.check:
-        files = admission.judge_published(invocation.only)
-        sys.stdout.write(admission.lines(files))
-        raise typer.Exit(1 if any(file.faults for file in files) else 0)
+        judged = admission.judge_published(invocation.only)
+        sys.stdout.write(admission.lines(judged))
+        raise typer.Exit(1 if any(judged.values()) else 0)
     display, begun_s = Display(), time.monotonic()
     surveys = publishing.survey_plan(invocation, display)
     if invocation.dry_run:
-        sys.stdout.write("\n".join(survey.lines(runs) for survey, runs in surveys))
+        sys.stdout.write("\n".join(survey.lines(tasks) for survey, tasks in surveys))
         return
-    ((survey, runs),) = surveys
+    ((survey, tasks),) = surveys
     try:
-        outcome = publishing.publish(survey, runs, display, begun_s)
+        fates = publishing.publish(survey, tasks, display, begun_s)
     except KeyboardInterrupt:
         _complain("interrupted; what is done is kept, and the same command goes on from it")
         raise SystemExit(130) from None
-    for fate, names in (
-        ("published", outcome.published),
-        ("left for another call of the same command", outcome.unfinished),
-        ("nothing passed in", outcome.failed),
+    for fate, said in (
+        ("published", "published"),
+        ("unfinished", "left for another call of the same command"),
+        ("failed", "nothing passed in"),
     ):
-        if names:
-            display.say(f"{fate}: {', '.join(names)}")
-    if outcome.published:
-        display.say(f"whether they may be published: normbwd publish --check --only {','.join(outcome.published)}")
-        display.say("to write reports, tables and the page again: normbwd documents")
-    raise typer.Exit(1 if outcome.failed else 0)
+        if names := ", ".join(name for name, of_run in fates.items() if of_run == fate):
+            display.say(f"{said}: {names}")
+    if "published" in fates.values():
+        display.say(
+            "next: normbwd publish --check (may they be published?), then normbwd documents (what is made of them)"
+        )
+    raise typer.Exit(1 if "failed" in fates.values() else 0)
 
 
 @app.command()

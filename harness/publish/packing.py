@@ -9,7 +9,7 @@ import bz2
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,24 +19,23 @@ from harness.records.published_plan import PACKED_SUFFIX
 from harness.records.run_records import OUT_OPTION
 
 # A path has at least two names, as one alone (/tmp) is no trace; it follows a blank or the like, unlike in a URL.
-ABSOLUTE_PATH = re.compile(
-    r"(?<![^\s\"'=(,:;\[])/[\w.+@~-]+(?:/[\w.+@~-]+)+|(?<!\w)[A-Za-z]:\\[^\s\"']+|\\\\[\w.-]+\\[^\s\"']+"
-)
+PATH = re.compile(r"(?<![^\s\"'=(,:;\[])/[\w.+@~-]+(?:/[\w.+@~-]+)+|(?<!\w)[A-Za-z]:\\[^\s\"']+|\\\\[\w.-]+\\[^\s\"']+")
 ADDRESS = re.compile(r"(?<=--fleet[ =])[^\s\"']+:\d+|(?<![\w.@-])(?:ray://[^\s\"']+|\d{1,3}(?:\.\d{1,3}){3}:\d+)")
 MAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)*\.[A-Za-z]{2,}(?!\w)")
-TRACES = {"path": ABSOLUTE_PATH, "address": ADDRESS, "mail address": MAIL}
 
 
 def pack(results: Path, target: Path) -> None:
     """Write a results file to `target`, which is replaced only if all goes well.
 
-    Nothing is left out except what `traces_of` finds. Raises UsageError where the file is no complete results file.
+    Nothing is left out but traces. Raises UsageError where the file is no complete results file.
     """
     load(results)  # what it refuses is never packed
     target.parent.mkdir(parents=True, exist_ok=True)
     new = target.with_name(f"new-{target.name.removesuffix(PACKED_SUFFIX)}.bz2")  # which nobody takes for published
     hosts: list[str] = []
-    new.write_bytes(bz2.compress("".join(f"{_packed(line, hosts)}\n" for line in lines_of(results)).encode()))
+    records = [_rounded(without_traces(json.loads(line), hosts)[0]) for line in lines_of(results)]
+    lines = [json.dumps(record, ensure_ascii=False, separators=(",", ":")) for record in records]
+    new.write_bytes(bz2.compress("".join(f"{line}\n" for line in lines).encode()))
     try:
         load(new)
         os.replace(new, target)
@@ -44,63 +43,50 @@ def pack(results: Path, target: Path) -> None:
         new.unlink(missing_ok=True)
 
 
-def _packed(line: str, hosts: list[str]) -> str:
-    record = _rounded(without_traces(json.loads(line), hosts))
-    return json.dumps(record, ensure_ascii=False, separators=(",", ":"))
-
-
 def _rounded(value: Any) -> Any:
     """A record with its samples packed and its powers in whole watts."""
     if not isinstance(value, dict):
         return value
     record = {name: _rounded(inner) for name, inner in value.items()}
-    samples_us, power_w = record.get("samples_us"), record.get("power_w")
-    if isinstance(samples_us, list) and all(isinstance(us, int | float) for us in samples_us):  # Infinity is a text
+    if isinstance(samples_us := record.get("samples_us"), list):
         record["samples_us"] = PackedSamples.of(samples_us).model_dump()
-    if power_w:
+    if power_w := record.get("power_w"):
         record["power_w"] = [round(watts) for watts in power_w]
     return record
 
 
-def traces_of(fields: Mapping[str, Any]) -> Iterator[str]:
-    """Each trace in the texts of a record, with its kind, such as `the path /home/me/mine.py`."""
-    texts: list[str] = []
-    _changed(fields, lambda text: texts.append(text) or text)
-    for text in texts:
-        for kind, pattern in TRACES.items():
-            yield from (f"the {kind} {match[0]}" for match in pattern.finditer(text))
-    if fields.get("record") == "gpu":
-        if not re.fullmatch(r"host \d+", fields["host"]):
-            yield f"the host {fields['host']}"
-        if fields.get("uuid"):
-            yield f"the serial {fields['uuid']}"
+def without_traces(record: dict[str, Any], hosts: list[str]) -> tuple[dict[str, Any], list[str]]:
+    """A record without its traces, and each of these with its kind, such as `the path /home/me/mine.py`.
 
-
-def without_traces(fields: Mapping[str, Any], hosts: list[str]) -> dict[str, Any]:
-    """A record without its traces: a path is cut to its last name, an address is removed, and hosts are numbered.
-
-    `hosts` has the names of the hosts so far, in order of their numbers; a new host is added.
+    A path is cut to its last name, an address is removed, and hosts are numbered: `hosts` has their names so far.
     """
-    cleaned: dict[str, Any] = _changed(fields, _cleaned)
-    if cleaned.get("record") == "run":
-        cleaned["command"] = _cleaned(OUT_OPTION.sub("", fields["command"]))
-    if cleaned.get("record") == "gpu":
-        if fields["host"] not in hosts:
-            hosts.append(fields["host"])
-        cleaned["host"] = f"host {hosts.index(fields['host'])}"
-        cleaned.pop("uuid", None)
-    return cleaned
+    traces: list[str] = []
+
+    def clean(text: str) -> str:
+        for kind, pattern in (("address", ADDRESS), ("mail address", MAIL), ("path", PATH)):
+            traces.extend(f"the {kind} {match[0]}" for match in pattern.finditer(text))
+            text = pattern.sub(_last_name if pattern is PATH else "(address)", text)
+        return text
+
+    cleaned: dict[str, Any] = _changed(record, clean)
+    if record["record"] == "run":
+        cleaned["command"] = OUT_OPTION.sub("", cleaned["command"])
+    if record["record"] == "gpu":
+        host, uuid = record["host"], cleaned.pop("uuid", None)
+        traces += [f"the host {host}"] * (not re.fullmatch(r"host \d+", host)) + [f"the serial {uuid}"] * bool(uuid)
+        hosts += [host] * (host not in hosts)
+        cleaned["host"] = f"host {hosts.index(host)}"
+    return cleaned, traces
 
 
-def _cleaned(text: str) -> str:
-    text = MAIL.sub("(address)", ADDRESS.sub("(address)", text))
-    return ABSOLUTE_PATH.sub(lambda match: Path(match[0].replace("\\", "/")).name, text)
+def _last_name(path: re.Match[str]) -> str:
+    return Path(path[0].replace("\\", "/")).name
 
 
 def _changed(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return change(value)
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return {name: _changed(item, change) for name, item in value.items()}
     if isinstance(value, list) and not (value and isinstance(value[0], float | int)):
         return [_changed(item, change) for item in value]

@@ -1,7 +1,6 @@
 """The plan, measured by scripted workers: what is begun, kept, gone on with and published, and what is not."""
 
 import bz2
-import shutil
 from collections import defaultdict
 from contextlib import nullcontext
 from dataclasses import replace
@@ -14,7 +13,7 @@ from harness.analysis import currency
 from harness.errors import UnavailableError, UsageError
 from harness.fleet import spread
 from harness.publish import admission, publishing
-from harness.publish.publishing import ASSUMED, PublishOutcome
+from harness.publish.publishing import ASSUMED
 from harness.records.file import load
 from harness.records.published_plan import file_of
 from harness.records.reasons import Reason
@@ -130,11 +129,10 @@ def unfinished(folder, name="large"):
 
 def test_all_is_measured_once_in_order_and_published(folder, workers):
     done = publish(workers)
-    assert done.published == NAMES
+    assert done == dict.fromkeys(NAMES, "published")
     assert tried(workers) == ["64x64", "32x64", "16x64", "8x64", "8x64"]  # what is studied, in a second process
     assert set(states().values()) == {("current", ())}
-    again = publish(workers)
-    assert (again.published, again.unfinished, len(tried(workers))) == ([], [], 5)
+    assert (publish(workers), len(tried(workers))) == ({}, 5)
 
 
 def test_libraries_are_asked_once_a_call(folder, workers):
@@ -146,20 +144,20 @@ def test_libraries_are_asked_once_a_call(folder, workers):
 
 
 def test_only_what_is_named_is_measured(folder, workers):
-    assert publish(workers, only="small,check*").published == ["small", "checked"]
+    assert publish(workers, only="small,check*") == {"small": "published", "checked": "published"}
     with pytest.raises(UsageError, match="--only smal: the plan has no such run; did you mean small"):
         surveyed(only="smal")
 
 
 def test_what_is_not_finished_in_time_the_next_call_goes_on_with(folder, workers, capsys):
     workers.clock.job_s = 70.0
-    assert publish(workers, minutes=1, only="large") == PublishOutcome(unfinished=["large"])
-    assert "large: kept as far as it came; no time is left for it" in capsys.readouterr().err
+    assert publish(workers, minutes=1, only="large") == {"large": "unfinished"}
+    assert "large: kept as far as it came, for the next call" in capsys.readouterr().err
     assert published(folder) == []
     assert load(unfinished(folder)).end.interrupted
     (large,) = surveyed(only="large")[1]
-    assert (large.state, large.due, len(large.jobs)) == ("missing", "begun: 1 of 2 jobs are left", 1)
-    assert publish(workers, only="large").published == ["large"]
+    assert (large.state, large.reasons, len(large.jobs)) == ("missing", ("begun: 1 of 2 jobs are left",), 1)
+    assert publish(workers, only="large") == {"large": "published"}
     assert tried(workers) == ["64x64", "32x64"]
     whole = load(file_of("h200", "large", folder / "results"))
     assert len([row for row in whole.rows if row.role == "impl"]) == 4
@@ -170,11 +168,11 @@ def test_what_is_not_finished_in_time_the_next_call_goes_on_with(folder, workers
 def test_run_that_another_process_measures_or_has_published_is_left_to_it(folder, workers, capsys):
     look, runs = surveyed()
     with claimed(folder / "runs/publish-h200/large.lock"):
-        assert publish(workers, only="large") == PublishOutcome()
+        assert publish(workers, only="large") == {}
     assert "large: another process measures it\n" in capsys.readouterr().err
-    assert publish(workers, only="large").published == ["large"]
+    assert publish(workers, only="large") == {"large": "published"}
     done = publishing.publish(look, runs, Display(), now_s=lambda: workers.clock.now_s)
-    assert (done.published, done.unfinished) == (["small", "checked"], [])
+    assert done == {"small": "published", "checked": "published"}
     assert tried(workers)[:3] == ["64x64", "32x64", "16x64"]
     assert "large: another process has published it\n" in capsys.readouterr().err
 
@@ -183,14 +181,14 @@ def test_run_that_another_process_measures_or_has_published_is_left_to_it(folder
 def test_case_with_too_many_void_blocks_is_measured_again_once_a_call(folder, workers, capsys, void):
     workers.voided["64x64"] = [*[50] * void, 0]
     first = publish(workers, only="large")
-    assert "large: 1 case left, for too many void blocks" in capsys.readouterr().err
+    assert "large: 1 case left, for void blocks" in capsys.readouterr().err
     if void == 2:
-        assert (first, published(folder)) == (PublishOutcome(unfinished=["large"]), [])
+        assert (first, published(folder)) == ({"large": "unfinished"}, [])
         first = publish(workers, only="large")
-    assert first.published == ["large"]
+    assert first == {"large": "published"}
     assert tried(workers) == ["64x64", "32x64", *["64x64"] * void]
     target = file_of("h200", "large", folder / "results")
-    assert not [fault for fault in admission.judge(target).faults if "void" in fault or "process" in fault]
+    assert not [fault for fault in admission.judge(target) if "void" in fault or "process" in fault]
     assert states(only="large") == {"large": ("current", ())}
 
 
@@ -202,7 +200,7 @@ def test_what_does_not_fit_makes_room_for_what_does(folder, workers):
     path.parent.mkdir(parents=True)
     lines = [f"{record.model_dump_json(exclude_none=True)}\n" for record in (slow.run, *slow.rows, slow.end)]
     path.write_bytes(bz2.compress("".join(lines).encode()))
-    assert publish(workers, minutes=2, only="large,small") == PublishOutcome(["small"], ["large"])
+    assert publish(workers, minutes=2, only="large,small") == {"large": "unfinished", "small": "published"}
     assert tried(workers) == ["16x64"]
     assert "about 20 min" in survey_lines(only="large")
 
@@ -222,7 +220,7 @@ def test_less_time_for_a_stage_than_users_give_it_is_refused(folder, workers):
     with pytest.raises(UsageError, match="--time-limit 120: a timeout is published after 300 s at least"):
         publish(workers, time_limit_s=120.0)
     assert tried(workers) == []
-    assert publish(workers, time_limit_s=301.0, only="small").published == ["small"]
+    assert publish(workers, time_limit_s=301.0, only="small") == {"small": "published"}
 
 
 @pytest.mark.parametrize(
@@ -248,13 +246,13 @@ def test_process_is_not_whole_without_both_self_tests(folder, workers, capsys, f
             publish(workers, only="large")
         (large,) = surveyed(only="large")[1]
         assert [(job.case.rows, job.impls) for job in large.jobs] == [(32, ("torch-eager", "liger"))]
-    assert publish(workers, only="large").published == ["large"]
+    assert publish(workers, only="large") == {"large": "published"}
     again = sum(map(len, faults.values()))
     assert tried(workers) == ["64x64", "32x64", *["32x64"] * again]
-    said = "large: 1 case left, for too many void blocks or a self-test that died"
+    said = "large: 1 case left, for void blocks or a self-test that died"
     assert (said in capsys.readouterr().err) == (again == 2 or calls == 1)
     target = file_of("h200", "large", folder / "results")
-    assert not [fault for fault in admission.judge(target).faults if "self-test" in fault]
+    assert not [fault for fault in admission.judge(target) if "self-test" in fault]
 
 
 def test_interrupted_command_says_how_to_go_on(folder, workers, capsys):
@@ -276,7 +274,7 @@ def test_torn_file_is_gone_on_with_and_an_unreadable_one_set_aside(folder, worke
         stream.write('{"record":"row","case":{"no')
     assert len(surveyed(only="large")[1][0].jobs) == 1
     unfinished(folder).write_text("nonsense\n")
-    assert publish(workers, only="large").published == ["large"]
+    assert publish(workers, only="large") == {"large": "published"}
     assert tried(workers) == ["64x64", "64x64", "32x64"]
     assert (folder / "runs/publish-h200/large.other-1/results.jsonl").read_text() == "nonsense\n"
 
@@ -294,7 +292,7 @@ def test_unfinished_run_of_another_version_is_begun_again(folder, workers, monke
         monkeypatch.setattr(currency, "adapter_versions", lambda _: {"torch-eager": 0, "liger": 1})
     (large,) = surveyed(only="large")[1]
     assert (large.state, len(large.jobs)) == ("missing", 2)
-    assert publish(workers, only="large").published == ["large"]
+    assert publish(workers, only="large") == {"large": "published"}
     assert (
         "set aside: --resume: since runs/publish-h200/large/results.jsonl began, version of " in capsys.readouterr().err
     )
@@ -342,7 +340,7 @@ def test_published_file_that_cannot_be_read_is_stale(folder, workers):
         "stale",
         f"cannot read {path}: it is no .bz2 file; if it is plain text, take .bz2 off its name",
     )
-    assert publish(workers, only="small").published == ["small"]
+    assert publish(workers, only="small") == {"small": "published"}
 
 
 def test_run_in_which_nothing_passed_is_kept_and_not_published(folder, workers, capsys):
@@ -379,14 +377,11 @@ def test_dry_run_without_a_gpu_is_of_all_that_is_published(folder, workers, caps
 
 
 def test_dry_run_names_what_is_due_and_why(folder, workers, monkeypatch):
-    (folder / "plan.toml").write_text(PLAN + '[kept.old]\nabout = "an early one"\n')
     with monkeypatch.context() as before:
         before.setattr(session, "ENGINE_VERSION", 7)
         before.setattr(currency, "ENGINE_VERSION", 7)
         publish(workers, only="small")
     publish(workers, only="checked")
-    checked = file_of("h200", "checked", folder / "results")
-    shutil.copy(checked, checked.with_name("old.jsonl.bz2"))
     workers.clock.job_s = 70.0
     publish(workers, minutes=1, only="large")
     workers.greeting = replace(HELLO, available=[CPU])
@@ -395,9 +390,7 @@ def test_dry_run_names_what_is_due_and_why(folder, workers, monkeypatch):
         "  large    missing  about 1 min  begun: 1 of 2 jobs are left",
         "  small    stale    about 1 min  version 7 of the engine where 0 is here",
         "  checked  current",
-        f"  old: not measured by the plan; measured at revision {load(checked).run.revision}",
     ]
-    assert "old" not in survey_lines(dry_run=True, only="small")
 
 
 def test_fleet_is_asked_for_its_gpus_and_measures_whole_runs(folder, workers, monkeypatch):
@@ -411,7 +404,7 @@ def test_fleet_is_asked_for_its_gpus_and_measures_whole_runs(folder, workers, mo
     monkeypatch.setattr(spread, "bench", bench)
     look, runs = surveyed(fleet="local", device="auto", only="small")
     assert (look.place.profile.name, look.place.gpus, look.place.here) == ("h200", 2, False)
-    assert publishing.publish(look, runs, Display()).published == ["small"]
+    assert publishing.publish(look, runs, Display()) == {"small": "published"}
     assert [(each.fleet, each.kinds, each.device) for each in asked] == [("local", "h200", "h200")]
 
 
@@ -432,7 +425,7 @@ def test_a_fleet_calls_several_devices_by_one_name(folder, workers, monkeypatch,
     monkeypatch.setattr(publishing, "connected", lambda address: nullcontext(cluster))
     workers.greeting = replace(HELLO, available=here)
     look, _ = surveyed(fleet="local", device=named, only="small")
-    asked = look.invocation_of("small")
+    asked = look.one("small").invocation
     assert (look.place.profile.name, asked.device, asked.kinds) == (device, device, "h100")
 
 
@@ -446,18 +439,22 @@ def test_fleet_of_two_kinds_has_to_be_told_which(folder, workers, monkeypatch):
 
 def test_verification_is_not_for_a_fleet(folder, workers, monkeypatch, capsys):
     monkeypatch.setattr(publishing, "connected", lambda address: nullcontext(SimpleNamespace(gpus=lambda: {"h200": 2})))
-    look, runs = surveyed(fleet="local", only="checked", minutes=1)
-    done = publishing.publish(look, runs, Display())
-    assert (done.published, done.unfinished) == ([], ["checked"])
-    assert "checked: not begun; a fleet verifies nothing; publish it without --fleet" in capsys.readouterr().err
+    monkeypatch.setattr(
+        spread, "bench", lambda asked, display: [session.bench(asked.changed(fleet=None, kinds=None), display)]
+    )
+    look, runs = surveyed(fleet="local", only="small,checked")
+    assert publishing.publish(look, runs, Display()) == {"small": "published", "checked": "unfinished"}
+    assert "checked: a fleet verifies nothing; publish it without --fleet" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="a fleet verifies nothing"):
+        publishing.publish(look, runs[1:], Display())
 
 
 def test_missing_sanitizer_hinders_its_run_alone(folder, workers, monkeypatch, capsys):
     (folder / "plan.toml").write_text(PLAN.replace("verify =", "sanitizer = true\nverify ="))
     monkeypatch.setattr(sanitizer.shutil, "which", lambda name, path=None: None)
     done = publish(workers, only="checked,small", minutes=10)
-    assert (done.published, done.unfinished) == (["small"], ["checked"])
-    assert "checked: not begun; --sanitizer: compute-sanitizer is not here" in capsys.readouterr().err
+    assert done == {"small": "published", "checked": "unfinished"}
+    assert "checked: --sanitizer: compute-sanitizer is not here" in capsys.readouterr().err
 
 
 def test_device_that_others_use_can_be_surveyed_and_is_not_measured(folder, workers):
@@ -471,6 +468,6 @@ def test_sanitizer_is_left_out_where_it_cannot_run(folder, workers):
     (folder / "plan.toml").write_text(PLAN.replace("verify =", "sanitizer = true\nverify ="))
     workers.greeting = replace(HELLO, available=[replace(GPU, name="AMD Instinct MI355X", architecture="gfx950"), CPU])
     look, _ = surveyed(device="auto", only="checked")
-    assert not look.invocation_of("checked").sanitizer
+    assert not look.one("checked").invocation.sanitizer
     with pytest.raises(UnavailableError):
         surveyed(device="h200")
