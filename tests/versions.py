@@ -26,7 +26,7 @@ ENGINE_CODE = re.compile(r"harness/(timing|verify|worker|cases|devices)/.+\.py|h
 # Which cases are measured, what a device is called, and how a worker is found and spoken to change no figure.
 NOT_COUNTED = re.compile(
     r"harness/(cases/(catalogue|models|suites|tuned)|devices/(detection|facts|profiles)"
-    r"|worker/(contract|discovery|libraries|messages|own_process|revisions))\.py"
+    r"|worker/(channel|contract|discovery|libraries|messages|own_process|revisions))\.py"
 )
 OF_A_FIGURE = re.compile(rf"impls/.+\.py|{ENGINE_CODE.pattern}")
 ADAPTER = re.compile(r"impls/(\w+_peers/)?(?!__init__)\w+\.py")

@@ -9,18 +9,21 @@ import signal
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, get_args
 
 from harness.errors import UnavailableError, UsageError
+from harness.worker.channel import BadMessageError, Channel
 from harness.worker.messages import Began, Event, Hello, Refused, Request, Start
+from harness.worker.own_process import SWEEP_LIMIT_S, without_interrupts
 from harness.worker.serve import serve
 
 START_LIMIT_S = 180.0  # importing torch on a cold, slow disk
 FATAL = "Fatal Python error: "  # where faulthandler begins; the frames follow, the innermost first
 FRAME = re.compile(r'^  File "([^"<]+)", line (\d+)', re.MULTILINE)
 GRACE_S = 3.0  # for compile pools to release their semaphores; otherwise Python warns of them at exit
-
+EXIT_LIMIT_S = 10.0  # for a worker that closed its connection to end
 
 FROM_OUTSIDE = ("SIGKILL", "SIGTERM", "SIGXCPU")  # of the kernel's OOM killer, a limit of CPU time, a person
 
@@ -72,24 +75,28 @@ class WorkerProcess:
 
     _ended = False
 
-    def __init__(self, start: Start, log: Path) -> None:
+    def __init__(self, start: Start, log: Path, body: Callable[[Connection, Start, Path], None] = serve) -> None:
         context = multiprocessing.get_context("spawn")  # a forked child cannot use CUDA
-        self._connection, child_end = context.Pipe()
-        self._process = context.Process(target=serve, args=(child_end, start, log), daemon=False)
-        self._process.start()
-        child_end.close()  # so that the death of the worker ends the stream
+        ours, theirs = context.Pipe()
+        self._channel = Channel[Event](ours, get_args(Event))
+        self._process = context.Process(target=body, args=(theirs, start, log), daemon=False)
+        with without_interrupts():
+            self._process.start()
+        theirs.close()  # so that the death of the worker ends the stream
 
     def send(self, request: Request) -> None:
         """Hand over a request; raises WorkerDiedError where the worker is gone."""
         try:
-            self._connection.send(request)
+            self._channel.send(request)
         except OSError as error:
             raise self._death() from error
 
     def receive(self, timeout_s: float) -> Event | None:
-        """The next event, or None after `timeout_s` of silence; raises WorkerDiedError at the end of the stream."""
+        """The next event, or None after `timeout_s` of silence; raises WorkerDiedError where no event can come."""
         try:
-            return self._connection.recv() if self._connection.poll(timeout_s) else None
+            return self._channel.receive(timeout_s)
+        except BadMessageError as error:
+            raise WorkerDiedError(f"the worker sent what is no message: {error}") from error
         except (EOFError, OSError) as error:
             raise self._death() from error
 
@@ -108,11 +115,12 @@ class WorkerProcess:
         """
         if self._ended:
             return
-        self._connection.close()
+        self._channel.close()
         self._process.join(GRACE_S)
+        self._signal_group("SIGKILL")  # and whatever it forked; its keeper ends the rest, and then itself
+        self._process.join(SWEEP_LIMIT_S + GRACE_S)
         self._process.kill()
         self._process.join()
-        self._signal_group("SIGKILL")  # whatever it forked
         self._ended = True
 
     def _signal_group(self, name: str) -> None:
@@ -121,12 +129,12 @@ class WorkerProcess:
         with suppress(ProcessLookupError, PermissionError):
             try:
                 os.killpg(self._process.pid, getattr(signal, name))
-            except ProcessLookupError:  # it has no group of its own yet, or is gone
-                if self._process.is_alive():
+            except ProcessLookupError:  # it has no group of its own yet, or is gone and its keeper ends the rest
+                if name != "SIGKILL" and self._process.is_alive():
                     os.kill(self._process.pid, getattr(signal, name))
 
     def _death(self) -> WorkerDiedError:
-        self._process.join(10)
+        self._process.join(EXIT_LIMIT_S)
         code = self._process.exitcode
         if code is None:
             return WorkerDiedError("the worker closed its connection")

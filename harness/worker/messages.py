@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from pydantic import ConfigDict
+
 from harness.cases import NormCase
 from harness.cases.adapter import Config
 from harness.devices import DeviceFacts, DeviceProfile
@@ -31,6 +33,12 @@ Stage = Literal[
 When = Literal["before", "after", "alone"]  # of a self-test: before or after the cases, or without any
 
 
+class Message:
+    """The base of what is sent as JSON, in which numbers that are not finite are texts, as in a results file."""
+
+    __pydantic_config__ = ConfigDict(ser_json_inf_nan="strings")
+
+
 @dataclass(frozen=True)
 class Start:
     """To the worker at its start: the kind of device to serve, and what to load besides the adapters that it finds.
@@ -49,7 +57,7 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Try:
+class Try(Message):
     """To the worker: try this case on these implementations; `group` marks rows that were interleaved.
 
     A `studied` case is verified more closely: docs/verification.md.
@@ -64,7 +72,7 @@ class Try:
 
 
 @dataclass(frozen=True)
-class SelfTest:
+class SelfTest(Message):
     """To the worker: test the engine on known work, sized for the device of this profile.
 
     Unless `whole`, only the checks of what may drift are made: times and ratios, not the profiler and the controls.
@@ -78,7 +86,7 @@ class SelfTest:
 
 
 @dataclass(frozen=True)
-class Warm:
+class Warm(Message):
     """To a worker that compiles ahead: prepare and call once, which fills the compilers' caches on disk."""
 
     case: NormCase
@@ -87,7 +95,7 @@ class Warm:
 
 
 @dataclass(frozen=True)
-class ListConfigs:
+class ListConfigs(Message):
     """To the worker: list the configurations that an implementation offers for these cases."""
 
     impl: str
@@ -95,7 +103,7 @@ class ListConfigs:
 
 
 @dataclass(frozen=True)
-class Hello:
+class Hello(Message):
     """From the worker, first: the devices, implementations and libraries that are here.
 
     `misconfigured` has, by implementation, what is wrong with a setting that it reads from the environment.
@@ -108,7 +116,7 @@ class Hello:
 
 
 @dataclass(frozen=True)
-class Refused:
+class Refused(Message):
     """From the worker, first: it cannot serve, because of the user's input; `exit_code` as in errors.py."""
 
     message: str
@@ -116,7 +124,7 @@ class Refused:
 
 
 @dataclass(frozen=True)
-class Began:
+class Began(Message):
     """From the worker: a stage of an implementation (None: of the case) begins; in stage `start` it is a file."""
 
     impl: str | None
@@ -124,14 +132,14 @@ class Began:
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(Message):
     """From the worker: the final row of one implementation."""
 
     row: RowRecord
 
 
 @dataclass(frozen=True)
-class Aside:
+class Aside(Message):
     """From the worker: a record for the results file that is not a row."""
 
     record: ConditionsRecord | SelfTestRecord
@@ -150,14 +158,14 @@ class Offer:
 
 
 @dataclass(frozen=True)
-class Offered:
+class Offered(Message):
     """From the worker: the offer for each case of a ListConfigs."""
 
     offers: list[Offer]
 
 
 @dataclass(frozen=True)
-class Done:
+class Done(Message):
     """From the worker: the request is finished."""
 
 

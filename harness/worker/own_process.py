@@ -1,4 +1,4 @@
-"""What a worker sets up for its own process: it ends with its parent, has a memory limit, and logs its output."""
+"""What a worker sets up for its process: all of it ends with its parent, has a memory limit, and logs its output."""
 
 from __future__ import annotations
 
@@ -9,9 +9,124 @@ import os
 import signal
 import sys
 import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from multiprocessing import resource_tracker
 from pathlib import Path
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
+PR_SET_CHILD_SUBREAPER = 36
+SWEEP_LIMIT_S = 5.0  # what is not dead by then waits for a device, or forks faster than it is killed
+
+
+@contextmanager
+def without_interrupts() -> Generator[None]:
+    """Keep SIGINT from this thread, and from a process that it starts, which would print a traceback while it starts.
+
+    One that comes meanwhile takes effect afterwards.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    resource_tracker.ensure_running()  # as it starts, it takes every signal that is blocked here off the mask
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def ignore_interrupts() -> None:
+    """Ignore Ctrl-C, which a terminal sends to all: the parent decides."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+
+
+def go_on_under_keeper(in_keeper: Callable[[], None]) -> None:
+    """Fork: the child goes on, in a process group that has this process's number.
+
+    This process stays behind as its keeper, and kills all that descends from it once the child or the parent has ended.
+    Nothing escapes by a session of its own or by a second fork, because orphans become children of the keeper. Only
+    on Linux; elsewhere this process goes on in a group of its own.
+    """
+    if not hasattr(os, "setpgid"):
+        return
+    group = os.getpgrp()
+    os.setpgid(0, 0)
+    if sys.platform != "linux":
+        return
+    prctl = ctypes.CDLL(None).prctl
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    ready, when_ready = os.pipe()
+    keeper, child = os.getpid(), os.fork()
+    if child == 0:
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        os.close(when_ready)
+        os.read(ready, 1)
+        os.close(ready)
+        if os.getppid() != keeper:
+            os._exit(1)
+        return
+    status = signal.SIGKILL.value
+    try:
+        signal.signal(signal.SIGTERM, _end_at_once)
+        os.setpgid(0, group)  # so that what stops the worker does not stop its keeper
+        prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        in_keeper()
+        os.close(ready)
+        os.close(when_ready)
+        status = _wait_for(child)
+    finally:
+        _end_like(status)
+
+
+def _end_at_once(number: int, _: object) -> None:
+    _end_like(number)
+
+
+def _wait_for(child: int) -> int:
+    """The status with which a child ends; meanwhile orphans are reaped."""
+    while (ended := os.waitpid(-1, 0))[0] != child:
+        pass
+    return ended[1]
+
+
+def _end_like(status: int) -> None:
+    """Kill all descendants, and end as a process with this status of `wait` did."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    _end_descendants()
+    if os.WIFSIGNALED(status):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        with suppress(OSError):  # SIGKILL has no handler
+            signal.signal(os.WTERMSIG(status), signal.SIG_DFL)
+        os.kill(os.getpid(), os.WTERMSIG(status))
+    os._exit(os.waitstatus_to_exitcode(status))
+
+
+def _end_descendants() -> None:
+    """Kill the children of this process until there are none: the orphans of those that die become its children."""
+    until_s = time.monotonic() + SWEEP_LIMIT_S
+    while time.monotonic() < until_s:
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        for child in _children():
+            with suppress(OSError):
+                os.kill(child, signal.SIGKILL)
+        time.sleep(0.002)
+
+
+def _children() -> Generator[int]:
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended
+            if int(status.read_bytes().rpartition(b")")[2].split()[1]) == os.getpid():
+                yield int(status.parent.name)
 
 
 def end_with_parent(platform: str = sys.platform) -> None:

@@ -7,18 +7,18 @@ because libraries print, and that must not disturb the progress bar.
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from collections.abc import Callable, Generator
 from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, get_args
 
 from harness.errors import UsageError
 from harness.records.reasons import Reason
 from harness.records.run_records import ImplRecord
 from harness.records.schema import ConditionsRecord, RowRecord
+from harness.worker.channel import Channel
 from harness.worker.messages import (
     Aside,
     Began,
@@ -36,7 +36,13 @@ from harness.worker.messages import (
     Try,
     Warm,
 )
-from harness.worker.own_process import divert_output, end_with_parent, limit_memory
+from harness.worker.own_process import (
+    divert_output,
+    end_with_parent,
+    go_on_under_keeper,
+    ignore_interrupts,
+    limit_memory,
+)
 
 if TYPE_CHECKING:
     from harness.cases.adapter import Implementation
@@ -80,11 +86,11 @@ class Sender(Protocol):
 
 def serve(connection: Connection, start: Start, log: Path) -> None:
     """Send a Hello, then answer requests until the parent closes the connection."""
+    ignore_interrupts()
     end_with_parent()
-    if hasattr(os, "setpgid"):  # a group of its own, so that the parent can kill all that an implementation forks
-        os.setpgid(0, 0)
+    go_on_under_keeper(connection.close)
+    if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=connection.close)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     divert_output(log)
     set_environment()
     on_cpu = start.device == "cpu" or (start.device == "auto" and not _has_gpu())
@@ -97,23 +103,26 @@ def serve(connection: Connection, start: Start, log: Path) -> None:
     if not on_cpu:
         keep_no_tuning()
 
+    channel = Channel[Request](connection, get_args(Request))
+
     def announce(file: str | None) -> None:
-        connection.send(Began(file, "start"))
+        channel.send(Began(file, "start"))
 
     try:
         implementations = find_implementations(start, announce)
         empty = Hello([], [], {})
         hello = _hello(implementations, start, on_cpu, announce) if start.asked else empty
     except UsageError as error:
-        connection.send(Refused(str(error), error.exit_code))
+        channel.send(Refused(str(error), error.exit_code))
         return
-    connection.send(hello)
+    channel.send(hello)
     while True:
         try:
-            request = connection.recv()
+            request = channel.receive(None)
         except EOFError:
             return
-        answer(request, implementations, connection)
+        if request is not None:
+            answer(request, implementations, channel)
 
 
 def set_environment() -> None:

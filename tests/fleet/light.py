@@ -3,15 +3,16 @@
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from multiprocessing import get_context
 from pathlib import Path
+from typing import get_args
 
 from harness.devices import DeviceFacts
 from harness.records.run_records import ImplRecord
 from harness.records.schema import Budget, SelfTestRecord
 from harness.run.process import WorkerProcess
-from harness.worker.messages import Aside, Began, Done, Hello, Row, SelfTest, Try
-from harness.worker.own_process import end_with_parent
+from harness.worker.channel import Channel
+from harness.worker.messages import Aside, Began, Done, Hello, Request, Row, SelfTest, Try
+from harness.worker.own_process import end_with_parent, ignore_interrupts
 from tests.results_factory import row, timing
 
 NAMES = {"h200": "NVIDIA H200", "b200": "NVIDIA B200"}
@@ -93,26 +94,24 @@ class LightProcess(WorkerProcess):
     """A worker in a process of its own, which imports neither torch nor an implementation."""
 
     def __init__(self, script):
-        context = get_context("spawn")
-        self._connection, theirs = context.Pipe()
-        self._process = context.Process(target=play, args=(theirs, script))
-        self._process.start()
-        theirs.close()
+        super().__init__(script, Path(), play)
 
 
-def play(connection, script):
+def play(connection, script, _):
     """The body of a LightProcess."""
+    ignore_interrupts()
     end_with_parent()
-    connection.send(script.hello())
+    channel = Channel(connection, get_args(Request))
+    channel.send(script.hello())
     while True:
         try:
-            request = connection.recv()
+            request = channel.receive(None)
         except EOFError:
             return
         for event in script.answers(request):
             while event is None:
                 time.sleep(1)
-            connection.send(event)
+            channel.send(event)
 
 
 def rows_of(results):

@@ -6,7 +6,6 @@ import signal
 from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from triton import knobs
@@ -16,7 +15,7 @@ from harness.errors import UnavailableError
 from harness.records.file import load
 from harness.records.settings import Settings
 from harness.run.invocation import Invocation
-from harness.run.process import WorkerDiedError, WorkerProcess, start_worker
+from harness.run.process import WorkerDiedError, start_worker
 from harness.run.progress import Display
 from harness.run.session import bench
 from harness.worker.messages import Began, Done, Hello, Row, Start, Try, Warm
@@ -192,18 +191,6 @@ def test_death_of_an_earlier_worker_is_not_told_of_a_later_one(tmp_path):
     log.write_text('Fatal Python error: Aborted\n\n  File "/impls/another.py", line 7 in missing\n')
     with pytest.raises(UnavailableError, match="killed by SIGKILL while it started; its last words: none"):
         start_worker(start(), log, process=Gone)
-
-
-def test_group_of_a_worker_is_ended_once(monkeypatch):
-    """A run ends its first worker again when all is done: by then another process may have that number."""
-    killed = []
-    monkeypatch.setattr(os, "killpg", lambda group, _: killed.append(group))
-    worker = object.__new__(WorkerProcess)
-    worker._connection = SimpleNamespace(close=lambda: None)
-    worker._process = SimpleNamespace(pid=4711, join=lambda *_: None, kill=lambda: None)
-    for _ in range(2):
-        worker.kill()
-    assert killed == [4711]
 
 
 @pytest.mark.slow
