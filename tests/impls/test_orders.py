@@ -355,6 +355,26 @@ def test_groups_in_orders_of_chance(chain_count, parts, slots):
     launch_of_groups(chain_count, parts, slots, walks=60)
 
 
+RELEASED, ITEM = groups.RELEASED.value, groups.ITEM.value
+
+
+@pytest.mark.parametrize(
+    ("chain", "is_found"),
+    [
+        (0, True),
+        (1, True),  # joined by one of two: whoever has no work releases it, and does not wait until its own give up
+        (2, False),
+        (RELEASED + 1, True),
+        (RELEASED + 1 + 2 * ITEM, True),
+        (RELEASED + 1 + 3 * ITEM, False),
+    ],
+)
+def test_work_is_that_of_incomplete_groups_and_items_that_are_left(chain, is_found):
+    with in_place_of_triton(groups, Language(), {}):
+        found = groups.find_work(np.array([2, chain]), np.arange(2), np.full(2, 3), 0, 2, 8)
+    assert found == ((1, chain) if is_found else (-1, 0))
+
+
 report = groups.report.fn
 PAIR, PAIRS = (1, 2, 2), (2, 2, 3)  # launches: chains, parts and programs at a time
 GROUP_FAULTS = {  # as those of arrivals, then the launch, and how many orders of chance show it; 0 is every order
