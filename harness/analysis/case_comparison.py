@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple, get_args
 
 from harness.analysis.checks import Checked, OtherBits, join_verifications, other_bits
-from harness.analysis.joining import Joined, JoinedCase, band, interleaved, ratio, same_traffic_add, too_short
+from harness.analysis.joining import Joined, JoinedCase, band, interleaved, ratio, same_traffic_add
 from harness.analysis.statistics import IncomparableError, Ratio, SpeedVerdict, geomean, median_and_spread, verdict
 from harness.cases import NormCase
 from harness.cases.tensors import gradients_of
@@ -18,6 +18,11 @@ from harness.records.file import Results
 from harness.records.reasons import TEXT, Reason
 from harness.records.run_records import ImplRecord
 from harness.records.schema import RANKED, Flush, Kernel, KernelTotals, Status, Timing
+
+# ranked: passed, timed, comparable; unranked: passed and timed, but its time cannot be set beside the others';
+# verified: passed, not timed; failed: ran and did not pass; absent: never ran here (missing, unsupported).
+Standing = Literal["ranked", "unranked", "verified", "failed", "absent"]
+STANDINGS: tuple[Standing, ...] = get_args(Standing)  # in the order of a table
 
 
 @dataclass(frozen=True)
@@ -37,17 +42,6 @@ class Waiting:
         """The counts as a note on a row."""
         fields = {"waited": self.waited, "samples": self.samples}
         return Reason("usually_waits" if self.usual else "waits_sometimes", fields)
-
-
-def waiting_in(timings: Sequence[Timing]) -> Waiting | None:
-    """The waiting of one implementation on one case in all its processes; None where no sample waited."""
-    waited = sum(timing.waited for timing in timings)
-    return Waiting(waited, sum(len(timing.samples_us) for timing in timings)) if waited else None
-
-
-# ranked: passed, timed, comparable; unranked: passed and timed, but its time cannot be set beside the others';
-# verified: passed, not timed; failed: ran and did not pass; absent: never ran here (missing, unsupported).
-Standing = Literal["ranked", "unranked", "verified", "failed", "absent"]
 
 
 @dataclass(frozen=True)
@@ -97,149 +91,6 @@ class Entry:
     def usually_waits(self) -> bool:
         """Whether at least half of the samples waited for the end of the kernel beside."""
         return self.waiting is not None and self.waiting.usual
-
-
-@dataclass(frozen=True)
-class Yardsticks:
-    """The reference values of one case: baseline, add, A/A band, datasheet; each is None where the case has none.
-
-    `groups` are the groups of blocks in which the case is compared, with their flush: one for each process.
-    `processes` is the number in the run's settings. `evidence` returns why an implementation's speed has no verdict, or
-    None.
-    """
-
-    groups: frozenset[tuple[str, Flush]]
-    baseline: Joined | None
-    add: Joined | None
-    band: float | None
-    datasheet_gbps: float | None
-    copy_gbps: float | None
-    processes: int = 1
-    evidence: Callable[[str], Reason | None] | None = None
-
-
-def make_entry(joined: Joined, impl: ImplRecord | None, against: Yardsticks) -> Entry:
-    """The entry of a result, with only the figures that its status and its timings allow."""
-    short, disturbed = too_short(joined) if joined.too_short else None, _disturbed(joined, against)
-    standing, why = _standing(joined, joined.doubt or _apart(joined, against) or short or disturbed)
-    timings = joined.timings if standing in ("ranked", "unranked") else ()
-    median = joined.median_us if timings else None
-    ranked_us = median if standing == "ranked" else None
-    speedup = _speedup(joined, against) if standing == "ranked" else None
-    bandwidth = bandwidth_gbps(joined.case, ranked_us)
-    waiting = waiting_in(joined.timings)
-    profiled = next((row for row in joined.rows if row.kernels is not None), None)
-    return Entry(
-        impl=joined.impl,
-        standing=standing,
-        status=joined.status,
-        reason=why,
-        median_us=median,
-        spread=_spread(timings, median),
-        blocks=sum(len(timing.samples_us) for timing in timings),
-        processes=len(timings),
-        speedup=speedup,
-        verdict=verdict(speedup, against.band) if speedup is not None and against.band is not None else None,
-        bandwidth_gbps=bandwidth,
-        percent_of_add=percent_of_add(against.add, joined) if ranked_us else None,
-        percent_of_copy=_percent(bandwidth, against.copy_gbps),
-        percent_of_datasheet=_percent(bandwidth, against.datasheet_gbps),
-        checked=join_verifications([row.verification for row in joined.rows if row.verification]),
-        peak_extra_bytes=max(
-            (row.peak_extra_bytes for row in joined.rows if row.peak_extra_bytes is not None), default=None
-        ),
-        kernels=tuple(profiled.kernels) if profiled and profiled.kernels is not None else None,
-        kernel_totals=profiled.kernel_totals if profiled else None,
-        notes=_notes(joined, impl, against.processes, waiting),
-        waiting=waiting,
-        prepare_s=next((row.prepare_s for row in joined.rows if row.prepare_s is not None), None),
-        via=impl.via if impl else "kernel",
-        in_place=impl.in_place if impl else False,
-        proven=all(timing.proven for timing in joined.timings),
-        too_short=standing == "unranked" and joined.too_short,
-        only_too_short=standing == "unranked" and why == short and not disturbed,
-        disturbed=standing == "unranked" and disturbed is not None,
-    )
-
-
-def bandwidth_gbps(case: NormCase, us: float | None) -> float | None:
-    """The bytes that the case must move over a time, in GB/s."""
-    return moved_bytes(case) / us / 1e3 if us else None
-
-
-def percent_of_add(add: Joined | None, joined: Joined) -> float | None:
-    """The time of the same-traffic add over that of a result, in percent, where they share blocks and flush."""
-    quotients = [pair.ratio_of_medians for pair in interleaved(add, joined)] if add else []
-    return 100 * geomean(quotients) if quotients else None
-
-
-def _standing(joined: Joined, why_not: Reason | None) -> tuple[Standing, Reason | None]:
-    if joined.status not in RANKED:
-        return ("absent" if joined.status in ("missing", "unsupported") else "failed"), joined.reason
-    if not joined.timings:
-        return "verified", joined.summed_up(row.untimed for row in joined.rows)
-    return ("unranked", why_not) if why_not else ("ranked", joined.reason)
-
-
-def _apart(joined: Joined, against: Yardsticks) -> Reason | None:
-    return joined.summed_up(
-        Reason("timed_apart", {"group": timing.group, "flush": timing.flush})
-        if timing and (timing.group, timing.flush) not in against.groups
-        else None
-        for timing in (joined.timing_by_process.get(row.process) for row in joined.rows)
-    )
-
-
-def _disturbed(joined: Joined, against: Yardsticks) -> Reason | None:
-    return against.evidence(joined.impl) if against.evidence else None
-
-
-def _speedup(joined: Joined, against: Yardsticks) -> Ratio | None:
-    if against.baseline is None or joined.impl == against.baseline.impl:
-        return None
-    return _ratio(against.baseline, joined)
-
-
-def _spread(timings: tuple[Timing, ...], median_us: float | None) -> float | None:
-    """Half the inter-quartile range of the samples of all processes, over the median."""
-    if not median_us:
-        return None
-    middle, spread = median_and_spread([sample for timing in timings for sample in timing.samples_us])
-    return spread * (middle / median_us)
-
-
-def _percent(bandwidth: float | None, limit: float | None) -> float | None:
-    return 100 * bandwidth / limit if bandwidth and limit else None
-
-
-def _scatter(joined: Joined) -> list[Reason]:
-    """A note on the range of the processes' medians, for an implementation that makes a choice in each process."""
-    medians = [median_and_spread(timing.samples_us)[0] for timing in joined.timings]
-    if len(medians) < 2:
-        return []
-    fields = {"processes": len(medians), "lowest_us": min(medians), "highest_us": max(medians)}
-    return [Reason("scatter_of_choices", fields)]
-
-
-def _notes(joined: Joined, impl: ImplRecord | None, processes: int, waiting: Waiting | None) -> tuple[Reason, ...]:
-    notes = [note for row in joined.rows for note in row.notes]
-    if waiting is not None:
-        notes.append(waiting.note)
-    if impl is not None and impl.in_place:
-        notes.append(Reason("in_place"))
-    if impl is not None and impl.via == "autograd":
-        notes.append(Reason("autograd"))
-    choices = (Reason(TEXT, {"text": row.chosen}) if row.chosen else None for row in joined.rows)
-    if chosen := joined.summed_up(choices):
-        notes += [Reason("chosen", parts=[chosen]), *_scatter(joined)]
-    notes += [row.kernels_note for row in joined.rows if row.kernels_note]
-    if 0 < len(joined.timings) < processes:
-        fields = {"timed": len(joined.timings), "processes": processes, "set_aside": len(joined.set_aside)}
-        notes.append(Reason("some_set_aside" if joined.set_aside else "some_processes", fields))
-    return tuple(dict.fromkeys(notes))
-
-
-_ORDER: tuple[Standing, ...] = ("ranked", "unranked", "verified", "failed", "absent")
 
 
 @dataclass(frozen=True)
@@ -298,58 +149,160 @@ class CaseComparison:
         return next((entry for entry in self.entries if entry.impl == impl), None)
 
 
+class _Against(NamedTuple):
+    """What the entries of a case are set against: `groups` are those in which it is compared, with their flush."""
+
+    case: JoinedCase
+    groups: frozenset[tuple[str, Flush]]
+    baseline: Joined | None
+    add: Joined | None
+    band: float | None
+    datasheet_gbps: float | None
+    copy_gbps: float | None
+    processes: int
+
+
 def compare_case(case: NormCase, joined_case: JoinedCase, results: Results, baseline: str) -> CaseComparison:
     """Compare every implementation of a case with the baseline."""
-    run = results.run
-    impls = {impl: joined for (impl, role), joined in joined_case.items() if role == "impl"}
+    run, impls = results.run, joined_case.impls
     add = same_traffic_add(joined_case)
-    add = add if add and is_rankable(add) else None
-    aa = band(joined_case, baseline)
-    copy_gbps = results.budget.copy_gbps if results.budget else None
-    against = Yardsticks(
+    against = _Against(
+        case=joined_case,
         groups=_common_groups(impls, baseline),
         baseline=impls.get(baseline),
-        add=add,
-        band=aa,
+        add=add if add and add.is_rankable else None,
+        band=band(joined_case, baseline),
         datasheet_gbps=run.device.datasheet_gbps if case.device != "cpu" else None,
-        copy_gbps=copy_gbps,
+        copy_gbps=results.budget.copy_gbps if results.budget else None,
         processes=run.settings.processes,
-        evidence=joined_case.no_verdict_reason,
     )
     records = {impl.name: impl for impl in run.implementations}
-    entries = sorted((make_entry(joined, records.get(joined.impl), against) for joined in impls.values()), key=_place)
+    entries = [_entry(joined, records.get(joined.impl), against) for joined in impls.values()]
+    entries.sort(key=lambda entry: (STANDINGS.index(entry.standing), entry.median_us or 0.0, entry.impl))
     ranked = [impls[entry.impl] for entry in entries if entry.standing == "ranked"]
     return CaseComparison(
         case=case,
-        add_us=add.median_us if add else None,
-        copy_us=moved_bytes(case) / copy_gbps / 1e3 if copy_gbps else None,
+        add_us=against.add.median_us if against.add else None,
+        copy_us=moved_bytes(case) / against.copy_gbps / 1e3 if against.copy_gbps else None,
         dx_stays=gradients_of(case)[0].size_bytes(case) <= run.device.last_level_bytes,
-        aa_band=aa,
+        aa_band=against.band,
         interference=joined_case.interference,
         voided=_voided(joined_case),
         entries=tuple(entries),
-        lead=None if any(entry.too_short or entry.disturbed for entry in entries) else _lead(ranked, aa),
+        lead=None if any(entry.too_short or entry.disturbed for entry in entries) else _lead(ranked, against.band),
         joined=joined_case,
         set_aside=tuple(sorted(joined_case.set_aside)),
     )
 
 
-def is_rankable(joined: Joined) -> bool:
-    """Whether a result may be ranked: it passed, and its times are without doubt in every process."""
-    return joined.status in RANKED and joined.doubt is None
+def bandwidth_gbps(case: NormCase, us: float | None) -> float | None:
+    """The bytes that the case must move over a time, in GB/s."""
+    return moved_bytes(case) / us / 1e3 if us else None
 
 
-def _place(entry: Entry) -> tuple[int, float, str]:
-    return _ORDER.index(entry.standing), entry.median_us or 0.0, entry.impl
+def _entry(joined: Joined, impl: ImplRecord | None, against: _Against) -> Entry:
+    """The entry of a result, with only the figures that its status and its timings allow."""
+    short, disturbed = joined.too_short, against.case.no_verdict_reason(joined.impl)
+    standing, why = _standing(joined, joined.doubt or _apart(joined, against.groups) or short or disturbed)
+    timings, median = ((), None) if standing not in ("ranked", "unranked") else (joined.timings, joined.median_us)
+    ranked, unranked = standing == "ranked", standing == "unranked"
+    speedup = _ratio(against.baseline, joined) if ranked and joined is not against.baseline else None
+    bandwidth = bandwidth_gbps(joined.case, median if ranked else None)
+    waited = sum(timing.waited for timing in joined.timings)
+    waiting = Waiting(waited, sum(len(timing.samples_us) for timing in joined.timings)) if waited else None
+    peaks = [row.peak_extra_bytes for row in joined.rows if row.peak_extra_bytes is not None]
+    profiled = next((row for row in joined.rows if row.kernels is not None), None)
+    return Entry(
+        impl=joined.impl,
+        standing=standing,
+        status=joined.status,
+        reason=why,
+        median_us=median,
+        spread=_spread(timings, median),
+        blocks=sum(len(timing.samples_us) for timing in timings),
+        processes=len(timings),
+        speedup=speedup,
+        verdict=verdict(speedup, against.band) if speedup is not None and against.band is not None else None,
+        bandwidth_gbps=bandwidth,
+        percent_of_add=_percent_of_add(against.add, joined) if bandwidth else None,
+        percent_of_copy=100 * bandwidth / against.copy_gbps if bandwidth and against.copy_gbps else None,
+        percent_of_datasheet=100 * bandwidth / against.datasheet_gbps if bandwidth and against.datasheet_gbps else None,
+        checked=join_verifications([row.verification for row in joined.rows if row.verification]),
+        peak_extra_bytes=max(peaks, default=None),
+        kernels=tuple(profiled.kernels or ()) if profiled else None,
+        kernel_totals=profiled.kernel_totals if profiled else None,
+        notes=_notes(joined, impl, against.processes, waiting),
+        waiting=waiting,
+        prepare_s=next((row.prepare_s for row in joined.rows if row.prepare_s is not None), None),
+        via=impl.via if impl else "kernel",
+        in_place=impl.in_place if impl else False,
+        proven=all(timing.proven for timing in joined.timings),
+        too_short=unranked and short is not None,
+        only_too_short=unranked and why == short and not disturbed,
+        disturbed=unranked and disturbed is not None,
+    )
+
+
+def _standing(joined: Joined, why_not: Reason | None) -> tuple[Standing, Reason | None]:
+    if joined.status not in RANKED:
+        return ("absent" if joined.status in ("missing", "unsupported") else "failed"), joined.reason
+    if not joined.timings:
+        return "verified", joined.summed_up(row.untimed for row in joined.rows)
+    return ("unranked", why_not) if why_not else ("ranked", joined.reason)
+
+
+def _apart(joined: Joined, groups: frozenset[tuple[str, Flush]]) -> Reason | None:
+    """That processes timed it in other groups of blocks than the case is compared in."""
+    timings = (joined.timing_by_process.get(row.process) for row in joined.rows)
+    return joined.summed_up(
+        Reason("timed_apart", {"group": timing.group, "flush": timing.flush})
+        if timing and (timing.group, timing.flush) not in groups
+        else None
+        for timing in timings
+    )
+
+
+def _spread(timings: Sequence[Timing], median_us: float | None) -> float | None:
+    """Half the inter-quartile range of the samples of all processes, over the median."""
+    if not median_us:
+        return None
+    middle, spread = median_and_spread([sample for timing in timings for sample in timing.samples_us])
+    return spread * (middle / median_us)
+
+
+def _percent_of_add(add: Joined | None, joined: Joined) -> float | None:
+    """The time of the same-traffic add over that of a result, in percent, where they share blocks and flush."""
+    quotients = [pair.ratio_of_medians for pair in interleaved(add, joined)] if add else []
+    return 100 * geomean(quotients) if quotients else None
+
+
+def _notes(joined: Joined, impl: ImplRecord | None, processes: int, waiting: Waiting | None) -> tuple[Reason, ...]:
+    notes = [note for row in joined.rows for note in row.notes]
+    if waiting is not None:
+        notes.append(waiting.note)
+    if impl is not None and impl.in_place:
+        notes.append(Reason("in_place"))
+    if impl is not None and impl.via == "autograd":
+        notes.append(Reason("autograd"))
+    if chosen := joined.summed_up(Reason(TEXT, {"text": row.chosen}) if row.chosen else None for row in joined.rows):
+        notes.append(Reason("chosen", parts=[chosen]))
+        if len(medians := joined.medians_us) > 1:  # each process chose anew
+            fields = {"processes": len(medians), "lowest_us": min(medians), "highest_us": max(medians)}
+            notes.append(Reason("scatter_of_choices", fields))
+    notes += [row.kernels_note for row in joined.rows if row.kernels_note]
+    if 0 < (timed := len(joined.timings)) < processes:
+        fields = {"timed": timed, "processes": processes, "set_aside": len(joined.set_aside)}
+        notes.append(Reason("some_set_aside" if joined.set_aside else "some_processes", fields))
+    return tuple(dict.fromkeys(notes))
 
 
 def _common_groups(impls: Mapping[str, Joined], baseline: str) -> frozenset[tuple[str, Flush]]:
     """The groups of blocks in which a case is compared: the baseline's, or those of most rows where it has no time."""
     base = impls.get(baseline)
-    if base is not None and is_rankable(base):
+    if base is not None and base.is_rankable:
         return frozenset((timing.group, timing.flush) for timing in base.timings)
     groups: dict[int, Counter[tuple[str, Flush]]] = {}
-    for joined in filter(is_rankable, impls.values()):
+    for joined in (joined for joined in impls.values() if joined.is_rankable):
         for process, timing in joined.timing_by_process.items():
             groups.setdefault(process, Counter())[timing.group, timing.flush] += 1
     return frozenset(max(counts, key=counts.__getitem__) for counts in groups.values())
@@ -361,16 +314,12 @@ def _lead(ranked: Sequence[Joined], aa: float | None) -> Lead | None:
     first, *others = ranked
     ratios = {other.impl: _ratio(other, first) for other in others}
     beaten = {impl for impl, ratio in ratios.items() if ratio and aa is not None and verdict(ratio, aa) == "faster"}
-    runner_up = others[0].impl if others else None
-    return Lead(
-        impl=first.impl,
-        runner_up=runner_up,
-        ratio=ratios[runner_up] if runner_up else None,
-        tied_with=tuple(impl for impl in ratios if impl not in beaten),
-    )
+    runner_up = next(iter(ratios), None)
+    tied_with = tuple(impl for impl in ratios if impl not in beaten)
+    return Lead(first.impl, runner_up, ratios[runner_up] if runner_up else None, tied_with)
 
 
-def _ratio(base: Joined, other: Joined) -> Ratio | None:
+def _ratio(base: Joined | None, other: Joined) -> Ratio | None:
     with suppress(IncomparableError):
         return ratio(base, other)
     return None
@@ -382,7 +331,7 @@ def _voided(joined_case: JoinedCase) -> dict[Reason, int]:
     for timing in (row.timing for joined in joined_case.values() for row in joined.rows if row.timing):
         for void in timing.voided:
             groups[timing.group, void.cause] = max(groups.get((timing.group, void.cause), 0), void.blocks)
-    voided: dict[Reason, int] = {}
+    voided: Counter[Reason] = Counter()
     for (_, cause), count in groups.items():
-        voided[cause] = voided.get(cause, 0) + count
-    return voided
+        voided[cause] += count
+    return dict(voided)

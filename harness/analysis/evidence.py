@@ -92,9 +92,8 @@ def against_device(case: NormCase) -> Reason | None:
 
 
 def against_pairs(pairs: Iterable[Paired]) -> Reason | None:
-    """Why a case may not be ranked, by its A/A pairs in any process; or None."""
-    reasons = (against_samples(pair) for pair in pairs)
-    return next((Reason("aa_pair", parts=[reason]) for reason in reasons if reason), None)
+    """The first interference that any of these pairs shows; or None."""
+    return next(filter(None, map(against_samples, pairs)), None)
 
 
 def too_void(row: RowRecord) -> bool:

@@ -6,7 +6,7 @@ Each process writes a row for every implementation on a case; together these row
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -14,13 +14,7 @@ from statistics import median
 
 from harness.analysis import evidence
 from harness.analysis.pairing import Paired, paired, speedups, why_not_interleaved
-from harness.analysis.statistics import (
-    IncomparableError,
-    Ratio,
-    aa_band,
-    across_processes,
-    median_and_spread,
-)
+from harness.analysis.statistics import IncomparableError, Ratio, aa_band, across_processes, median_and_spread
 from harness.cases import NormCase
 from harness.records.file import Results
 from harness.records.reasons import Reason, together
@@ -65,33 +59,25 @@ class Joined:
     @cached_property
     def status(self) -> Status:
         """The gravest status of any process; nondeterministic where only the processes differ from each other."""
-        statuses = {row.status for row in self.rows}
-        gravest: Status = next(status for status in GRAVEST_FIRST if status in statuses)
-        if gravest == "ok" and any(self._other_bits):
-            return "nondeterministic"
-        return gravest
+        gravest = min((row.status for row in self.rows), key=GRAVEST_FIRST.index)
+        return "nondeterministic" if gravest == "ok" and any(self._other_bits) else gravest
 
     @cached_property
     def reason(self) -> Reason | None:
         """The reason for the status, with process numbers where the processes differ."""
-        if all(row.status != self.status for row in self.rows):  # only the processes differ from each other
+        having = [row.status == self.status for row in self.rows]
+        if not any(having):  # only the processes differ from each other
             return self.summed_up(Reason("other_bits") if other else None for other in self._other_bits)
-        unequal = any(row.status != self.status for row in self.rows)
+        unsaid = None if all(having) else Reason("status", {"status": self.status})
         return self.summed_up(
-            (row.reason or (Reason("status", {"status": row.status}) if unequal else None))
-            if row.status == self.status
-            else None
-            for row in self.rows
+            (row.reason or unsaid) if has else None for row, has in zip(self.rows, having, strict=True)
         )
 
     @cached_property
     def timing_by_process(self) -> dict[int, Timing]:
         """The timings that count, by process."""
-        return {
-            row.process: row.timing
-            for row in self.rows
-            if row.process not in self.set_aside and row.timing and row.timing.samples_us
-        }
+        counting = (row for row in self.rows if row.process not in self.set_aside)
+        return {row.process: row.timing for row in counting if row.timing and row.timing.samples_us}
 
     @property
     def timings(self) -> tuple[Timing, ...]:
@@ -99,10 +85,14 @@ class Joined:
         return tuple(self.timing_by_process.values())
 
     @cached_property
+    def medians_us(self) -> list[float]:
+        """The median time in each process whose times count."""
+        return [median_and_spread(timing.samples_us)[0] for timing in self.timings]
+
+    @property
     def median_us(self) -> float | None:
         """The median of the medians of the processes; None where none timed it."""
-        medians = [median_and_spread(timing.samples_us)[0] for timing in self.timings]
-        return median(medians) if medians else None
+        return median(self.medians_us) if self.medians_us else None
 
     @property
     def shortest_rankable_us(self) -> float:
@@ -110,21 +100,28 @@ class Joined:
         return TIMES_T0 * max((self.t0_us.get(process, 0.0) for process in self.timing_by_process), default=0.0)
 
     @property
-    def too_short(self) -> bool:
-        """Whether its time is below the shortest that the engine can rank."""
-        return self.median_us is not None and self.median_us < self.shortest_rankable_us
+    def too_short(self) -> Reason | None:
+        """That its time is below the shortest that the engine can rank; None where it is not."""
+        if self.median_us is None or self.median_us >= self.shortest_rankable_us:
+            return None
+        return Reason("too_short", {"times_t0": TIMES_T0, "limit_us": self.shortest_rankable_us})
 
     @cached_property
     def doubt(self) -> Reason | None:
         """Why the times of a result that passed may not be compared, in any process that counts; or None."""
         return self.summed_up(None if row.process in self.set_aside else _doubt(row) for row in self.rows)
 
+    @property
+    def is_rankable(self) -> bool:
+        """Whether it passed, and its times are without doubt in every process."""
+        return self.status in RANKED and self.doubt is None
+
     @cached_property
     def _other_bits(self) -> list[bool]:
         """For each row, whether its gradients' fingerprint differs from the first one of any process."""
         prints = [row.verification.fingerprint if row.verification else None for row in self.rows]
         first = next((bits for bits in prints if bits is not None), None)
-        return [bits is not None and bits != first for bits in prints]
+        return [bits not in (None, first) for bits in prints]
 
     def summed_up(self, reasons: Iterable[Reason | None]) -> Reason | None:
         """The reasons of the rows as one: the reason itself if all are equal, else each with its process numbers."""
@@ -151,6 +148,11 @@ class JoinedCase(dict[tuple[str, Role], Joined]):
         self.incomplete: dict[str, Reason] = {}
         self.set_aside = frozenset[int]().union(*(each.set_aside for each in joined.values()))
 
+    @property
+    def impls(self) -> dict[str, Joined]:
+        """The results of the implementations, without the helpers'."""
+        return {impl: joined for (impl, role), joined in self.items() if role == "impl"}
+
     def no_verdict_reason(self, *impls: str) -> Reason | None:
         """Why there is no verdict on the speed of these implementations on this case, or None."""
         reasons = self.disturbed | self.incomplete
@@ -173,11 +175,9 @@ class JoinedCase(dict[tuple[str, Role], Joined]):
         """Fill `disturbed` with the implementations whose ratios over the baseline show interference."""
         if (base := self.get((baseline, "impl"))) is None:
             return
-        for (impl, role), joined in self.items():
-            if role == "impl" and impl != baseline:
-                reasons = (evidence.against_samples(pair) for pair in interleaved(base, joined))
-                if reason := next(filter(None, reasons), None):
-                    self.disturbed[impl] = Reason("ratio_disturbed", {"baseline": baseline}, [reason])
+        for impl, joined in self.impls.items():
+            if impl != baseline and (reason := evidence.against_pairs(interleaved(base, joined))):
+                self.disturbed[impl] = Reason("ratio_disturbed", {"baseline": baseline}, [reason])
 
 
 def last_rows(rows: Iterable[RowRecord]) -> list[RowRecord]:
@@ -212,43 +212,47 @@ def join(rows: Iterable[RowRecord], t0_us: Mapping[int, float] | None = None) ->
     aside: a process on a host with a large t0 shall not take the ranking from those that have one. The rule looks at
     t0 and at the median over all processes, so what a process read does not decide whether it counts.
     """
-    latest: dict[tuple[str, Role], dict[int, RowRecord]] = {}
+    by_result: dict[tuple[str, Role], list[RowRecord]] = {}
     for row in last_rows(rows):
-        latest.setdefault((row.impl, row.role), {})[row.process] = row
+        by_result.setdefault((row.impl, row.role), []).append(row)
     joined = {
-        key: Joined(tuple(by_process[process] for process in sorted(by_process)), t0_us or {})
-        for key, by_process in latest.items()
+        key: Joined(tuple(sorted(of_key, key=lambda row: row.process)), t0_us or {})
+        for key, of_key in by_result.items()
     }
     if too_coarse := _too_coarse(joined):
         joined = {key: replace(each, set_aside=too_coarse) for key, each in joined.items()}
     twins = [impl for impl, role in joined if role == "again" and (impl, "impl") in joined]
     pairs = (pair for impl in twins for pair in interleaved(joined[impl, "impl"], joined[impl, "again"]))
-    return JoinedCase(joined, evidence.against_pairs(pairs))
+    reason = evidence.against_pairs(pairs)
+    return JoinedCase(joined, Reason("aa_pair", parts=[reason]) if reason else None)
 
 
 def by_case(results: Results) -> dict[NormCase, JoinedCase]:
     """The joined rows of each case, in the order of the file."""
-    rows: dict[NormCase, list[RowRecord]] = {}
+    rows_of: dict[NormCase, list[RowRecord]] = {}
     for row in results.rows:
-        rows.setdefault(row.case, []).append(row)
-    cases = {case: join(of_case, _t0_us(of_case, results.selftests)) for case, of_case in rows.items()}
-    for case, joined in cases.items():
-        against_gpus = evidence.against_run(_selftests_of(rows[case], results.selftests))
+        rows_of.setdefault(row.case, []).append(row)
+    t0s_us = _t0s_us(results.selftests)
+    cases: dict[NormCase, JoinedCase] = {}
+    for case, rows in rows_of.items():
+        places = {(row.process, row.gpu) for row in rows}
+        t0_us: dict[int, float] = {}
+        for process, gpu in places:
+            t0_us[process] = max(t0_us.get(process, 0.0), t0s_us.get((process, gpu), t0s_us[None]))
+        cases[case] = joined = join(rows, t0_us)
+        gpus = {gpu for _, gpu in places}
+        against_gpus = evidence.against_run([test for test in results.selftests if test.gpu in gpus])
         joined.interference = evidence.against_device(case) or against_gpus or joined.interference
         joined.find_disturbed(results.run.settings.baseline)
     return cases
 
 
-def _t0_us(rows: Iterable[RowRecord], selftests: Sequence[SelfTestRecord]) -> dict[int, float]:
-    """The largest t0 of each process's own self-tests on its GPU, or of all where it has none."""
-    known_us: dict[object, float] = {}
+def _t0s_us(selftests: Iterable[SelfTestRecord]) -> dict[tuple[int, int | None] | None, float]:
+    """The largest t0 of each process's own self-tests on its GPU; under None that of all, for those without."""
+    t0s_us: dict[tuple[int, int | None] | None, float] = {None: 0.0}
     for test in selftests:
         for place in (None, (test.process, test.gpu)):
-            known_us[place] = max(known_us.get(place, 0.0), test.budget.t0_us)
-    t0s_us: dict[int, float] = {}
-    for process, gpu in {(row.process, row.gpu) for row in rows}:
-        own_us = known_us.get((process, gpu), known_us.get(None, 0.0))
-        t0s_us[process] = max(t0s_us.get(process, 0.0), own_us)
+            t0s_us[place] = max(t0s_us.get(place, 0.0), test.budget.t0_us)
     return t0s_us
 
 
@@ -264,27 +268,12 @@ def _too_coarse(joined: Mapping[tuple[str, Role], Joined]) -> frozenset[int]:
     return coarse if len(coarse) < len(t0_us) else frozenset()
 
 
-def _selftests_of(rows: Sequence[RowRecord], selftests: Sequence[SelfTestRecord]) -> list[SelfTestRecord]:
-    """The self-tests on the GPUs that measured these rows; all self-tests in a run on one GPU."""
-    gpus = {row.gpu for row in rows}
-    return [record for record in selftests if record.gpu in gpus]
-
-
-def status_and_reason(joined: Joined | None) -> Reason:
-    """The status of a result, made of the reason for it."""
+def impl_is(impl: str, joined: Joined | None, code: str = "impl_is") -> Reason:
+    """What an implementation is by its status, as in `quack is wrong`; `not_measured` that it was not, for that."""
     if joined is None:
-        return Reason("absent")
-    return Reason("status", {"status": joined.status}, [joined.reason] if joined.reason else [])
-
-
-def impl_is(impl: str, joined: Joined | None) -> Reason:
-    """What an implementation is by its status, as in `quack is wrong`."""
-    return Reason("impl_is", {"impl": impl}, [status_and_reason(joined)])
-
-
-def not_measured(impl: str, joined: Joined | None) -> Reason:
-    """That an implementation was not measured, by its status."""
-    return Reason("not_measured", {"impl": impl}, [status_and_reason(joined)])
+        return Reason(code, {"impl": impl}, [Reason("absent")])
+    status = Reason("status", {"status": joined.status}, [joined.reason] if joined.reason else [])
+    return Reason(code, {"impl": impl}, [status])
 
 
 def same_traffic_add(case: JoinedCase) -> Joined | None:
@@ -292,25 +281,28 @@ def same_traffic_add(case: JoinedCase) -> Joined | None:
     return next((joined for (_, role), joined in case.items() if role == SAME_TRAFFIC_ADD), None)
 
 
-def too_short(joined: Joined) -> Reason:
-    """That a time is below the shortest that can be ranked."""
-    return Reason("too_short", {"times_t0": TIMES_T0, "limit_us": joined.shortest_rankable_us})
-
-
-def comparable(joined: Joined | None) -> Joined:
+def comparable(joined: Joined | None, however_short: bool = False) -> Joined:
     """The result itself; raises IncomparableError with the reason where no ratio may be formed of it."""
-    known = _undoubted(joined)
-    if known.too_short:
-        raise IncomparableError(Reason("impl_is", {"impl": known.impl}, [too_short(known)]))
-    return known
+    if joined is None:
+        raise IncomparableError(Reason("absent"))
+    if joined.status not in RANKED:
+        raise IncomparableError(impl_is(joined.impl, joined))
+    if joined.doubt:
+        raise IncomparableError(Reason("of_impl", {"impl": joined.impl}, [joined.doubt]))
+    if joined.too_short and not however_short:
+        raise IncomparableError(Reason("impl_is", {"impl": joined.impl}, [joined.too_short]))
+    return joined
 
 
-def pairs(base: Joined | None, other: Joined | None) -> list[Paired]:
+def pairs(base: Joined | None, other: Joined | None, however_short: bool = False) -> list[Paired]:
     """Both results paired in every process that timed both, for a ratio.
 
     Raises IncomparableError where either may not be compared, or where a process timed them in different blocks.
     """
-    return _pairs(comparable(base), comparable(other))
+    one, two = (comparable(each, however_short) for each in (base, other))
+    if reason := why_not_interleaved(one.timing_by_process, two.timing_by_process):
+        raise IncomparableError(reason)
+    return interleaved(one, two)
 
 
 def ratio(base: Joined | None, other: Joined | None) -> Ratio:
@@ -332,9 +324,7 @@ def band(case: JoinedCase, baseline: str | None) -> float | None:
         return math.inf
     twins = [impl for impl, role in case if role == "again"]
     bands = {impl: aa_band(ratios) for impl in twins if (ratios := _aa_ratios(case, impl))}
-    if baseline in bands:
-        return bands[baseline]
-    return max(bands.values(), default=None)
+    return bands.get(baseline or "", max(bands.values(), default=None))
 
 
 def aa_ratio(case: JoinedCase, impl: str) -> Ratio | None:
@@ -346,25 +336,8 @@ def aa_ratio(case: JoinedCase, impl: str) -> Ratio | None:
 def _aa_ratios(case: JoinedCase, impl: str) -> list[Ratio]:
     """The ratio of an implementation and its twin in each process, however short; empty without a comparable twin."""
     with suppress(IncomparableError):
-        first, again = (_undoubted(case.get((impl, role))) for role in ("impl", "again"))
-        return speedups(_pairs(first, again))
+        return speedups(pairs(case.get((impl, "impl")), case.get((impl, "again")), however_short=True))
     return []
-
-
-def _undoubted(joined: Joined | None) -> Joined:
-    if joined is None:
-        raise IncomparableError(Reason("absent"))
-    if joined.status not in RANKED:
-        raise IncomparableError(impl_is(joined.impl, joined))
-    if reason := joined.doubt:
-        raise IncomparableError(Reason("of_impl", {"impl": joined.impl}, [reason]))
-    return joined
-
-
-def _pairs(base: Joined, other: Joined) -> list[Paired]:
-    if reason := why_not_interleaved(base.timing_by_process, other.timing_by_process):
-        raise IncomparableError(reason)
-    return paired(base.timing_by_process, other.timing_by_process)
 
 
 def _doubt(row: RowRecord) -> Reason | None:
@@ -373,6 +346,6 @@ def _doubt(row: RowRecord) -> Reason | None:
         return Reason("not_timed", parts=[row.untimed] if row.untimed else [])
     if not timing.proven:
         return Reason("unproven")
-    if not all(math.isfinite(sample) and sample > 0 for sample in timing.samples_us):
+    if not all(0 < sample < math.inf for sample in timing.samples_us):
         return Reason("not_times")
     return None

@@ -52,8 +52,16 @@ class Paired:
 
 def paired(base: Timings, other: Timings) -> list[Paired]:
     """Both results in every process that timed the two in the same blocks, in order of process."""
-    pairs = (_pair(process, base[process], other[process]) for process in sorted(base.keys() & other.keys()))
-    return [pair for pair in pairs if pair is not None]
+    both = [(process, base[process], other[process]) for process in sorted(base.keys() & other.keys())]
+    return [_pair(process, one, two) for process, one, two in both if _why_apart(one, two) is None]
+
+
+def why_not_interleaved(base: Timings, other: Timings) -> Reason | None:
+    """Why a process did not interleave the two, or that no process timed both; None where all interleaved them."""
+    both = sorted(base.keys() & other.keys())
+    reasons = ((process, _why_apart(base[process], other[process])) for process in both)
+    first = next((Reason("process", {"numbers": [process]}, [reason]) for process, reason in reasons if reason), None)
+    return first if both else Reason("no_common_process")
 
 
 def speedups(pairs: Sequence[Paired]) -> list[Ratio]:
@@ -61,27 +69,6 @@ def speedups(pairs: Sequence[Paired]) -> list[Ratio]:
     if len(pairs) == 1:
         return [pairs[0].speedup]
     return [Ratio(math.exp(pair.median_log), 0.0, math.inf, pair.logs.size) for pair in pairs]
-
-
-def why_not_interleaved(base: Timings, other: Timings) -> Reason | None:
-    """Why a process did not interleave the two, or that no process timed both; None where all interleaved them.
-
-    Timings are interleaved where group and flush are the same.
-    """
-    both = sorted(base.keys() & other.keys())
-    for process in both:
-        one, two = base[process], other[process]
-        if one.group != two.group:
-            return _in(process, Reason("different_groups", {"groups": [one.group, two.group]}))
-        if one.flush != two.flush:
-            return _in(process, Reason("different_flushes", {"flushes": [one.flush, two.flush]}))
-        if not set(one.blocks) & set(two.blocks):
-            return _in(process, Reason("no_common_block"))
-    return None if both else Reason("no_common_process")
-
-
-def _in(process: int, reason: Reason) -> Reason:
-    return Reason("process", {"numbers": [process]}, [reason])
 
 
 def time_interval(timings: Sequence[Timing]) -> Interval:
@@ -95,14 +82,16 @@ def time_interval(timings: Sequence[Timing]) -> Interval:
     return ratio.low, ratio.high
 
 
-def _pair(process: int, base: Timing, other: Timing) -> Paired | None:
-    if (base.group, base.flush) != (other.group, other.flush):
-        return None
-    if base.blocks == other.blocks and base.blocks == sorted(base.blocks):  # of most pairs
-        return Paired(process, tuple(base.samples_us), tuple(other.samples_us)) if base.blocks else None
-    base_us = dict(zip(base.blocks, base.samples_us, strict=True))
-    other_us = dict(zip(other.blocks, other.samples_us, strict=True))
+def _why_apart(one: Timing, two: Timing) -> Reason | None:
+    """Why two timings of a process were not interleaved: they are where group and flush are the same."""
+    if one.group != two.group:
+        return Reason("different_groups", {"groups": [one.group, two.group]})
+    if one.flush != two.flush:
+        return Reason("different_flushes", {"flushes": [one.flush, two.flush]})
+    return Reason("no_common_block") if set(one.blocks).isdisjoint(two.blocks) else None
+
+
+def _pair(process: int, base: Timing, other: Timing) -> Paired:
+    base_us, other_us = (dict(zip(timing.blocks, timing.samples_us, strict=True)) for timing in (base, other))
     common = sorted(base_us.keys() & other_us.keys())
-    if not common:
-        return None
     return Paired(process, tuple(base_us[block] for block in common), tuple(other_us[block] for block in common))

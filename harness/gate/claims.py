@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from harness.analysis.joining import Joined, JoinedCase, band, comparable, impl_is, not_measured, ratio
+from harness.analysis.joining import Joined, JoinedCase, band, comparable, impl_is, ratio
 from harness.analysis.statistics import IncomparableError, Ratio
 from harness.analysis.verdicts import Outcome, Verdict
 from harness.cases import NormCase
@@ -21,11 +21,7 @@ def judge_claim(cases: Mapping[NormCase, JoinedCase], claim: Claim) -> list[Verd
 
     A claim `where_measured` leaves out the cases that have no time to compare with, and may have no verdict.
     """
-    judged = (
-        _judge_case(case, joined, claim)
-        for case, joined in cases.items()
-        if claim.fits(case) and any(role == "impl" for _, role in joined)
-    )
+    judged = (_judge_case(case, joined, claim) for case, joined in cases.items() if claim.fits(case) and joined.impls)
     verdicts = [verdict for verdict in judged if verdict is not None]
     if verdicts or claim.where_measured:
         return verdicts
@@ -40,7 +36,7 @@ def _judge_case(case: NormCase, joined: JoinedCase, claim: Claim) -> Verdict | N
     elif claim.where_measured and _has_no_time(joined, claim):
         return None
     elif mine is None or not was_tried:
-        outcome, reason = "ERROR", not_measured(claim.impl, mine)
+        outcome, reason = "ERROR", impl_is(claim.impl, mine, "not_measured")
     elif missing := joined.incomplete.get(claim.impl):
         outcome, reason = "INCONCLUSIVE", Reason("of_impl", {"impl": claim.impl}, [missing])
     elif claim.over is None:
@@ -73,7 +69,7 @@ def _has_no_time(joined: JoinedCase, claim: Claim) -> bool:
         comparable(joined.get((claim.over, "impl")))
     except IncomparableError:
         return True
-    return mine is not None and mine.too_short
+    return mine is not None and mine.too_short is not None
 
 
 def _judge_ratio(claim: Claim, ratio: Ratio, aa: float | None) -> tuple[Outcome, Reason]:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from harness.analysis.joining import Joined, JoinedCase, band, impl_is, not_measured, pairs
+from harness.analysis.joining import Joined, JoinedCase, band, impl_is, pairs
 from harness.analysis.pairing import speedups
 from harness.analysis.statistics import (
     CONFIDENCE,
@@ -51,7 +51,7 @@ def judge_regression(cases: Mapping[NormCase, JoinedCase], limit: Regression) ->
     items = [
         _tested_or_verdict(case, joined, limit)
         for case, joined in cases.items()
-        if limit.fits(case) and any(role == "impl" for _, role in joined) and not _both_refuse(joined, limit)
+        if limit.fits(case) and joined.impls and not _both_refuse(joined, limit)
     ]
     if not items:
         return [Verdict(limit.subject, None, "ERROR", Reason("no_case_fits_regression"))]
@@ -102,7 +102,7 @@ def _judge_status(head: Joined | None, base: Joined | None, limit: Regression) -
     """The verdict from the statuses alone (failed, not deterministic), before any time; None where both passed."""
     for name, side in zip(limit.names, (head, base), strict=True):
         if side is None or side.status == "missing":
-            return "ERROR", not_measured(name, side)
+            return "ERROR", impl_is(name, side, "not_measured")
     assert head is not None
     assert base is not None
     if head.status not in RANKED:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from harness.analysis.case_comparison import CaseComparison, bandwidth_gbps, is_rankable
+from harness.analysis.case_comparison import CaseComparison, bandwidth_gbps
 from harness.analysis.comparison import Comparison
 from harness.analysis.joining import Joined, same_traffic_add
 from harness.analysis.pairing import ABOUT_INTERVALS, time_interval
@@ -86,7 +86,7 @@ def _curves(strip: Strip) -> Curves:
 
 def _add(case: CaseComparison) -> Joined | None:
     add = same_traffic_add(case.joined)
-    return add if add and is_rankable(add) and case.add_us else None
+    return add if add and add.is_rankable and case.add_us else None
 
 
 def _point(case: NormCase, joined: Joined) -> Point:

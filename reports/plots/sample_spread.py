@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from harness.analysis.case_comparison import CaseComparison, is_rankable
+from harness.analysis.case_comparison import CaseComparison
 from harness.analysis.comparison import Comparison
 from harness.analysis.joining import Joined, same_traffic_add
 from harness.cases import Norm
@@ -37,7 +37,7 @@ def spread(case: CaseComparison, comparison: Comparison) -> Figure:
     """Percent off the median, a row for each ranked implementation, fastest on top, below that of the add."""
     shown = {entry_label(entry): (line_style(entry.impl), case.joined[entry.impl, "impl"]) for entry in case.ranked}
     add = same_traffic_add(case.joined)
-    if add is not None and is_rankable(add):
+    if add is not None and add.is_rankable:
         shown = {ADD_NAME: (ADD, add), **shown}
     joined = [of for _, of in shown.values()]
     heading = title(comparison.run, f"spread of the samples of {case.case.key}")
