@@ -148,13 +148,12 @@ def report(
         str | None,
         typer.Option(
             "--format",
-            help="console, markdown, verification, history, dtypes, grid, pr, html, csv, json, kernels, plots, or a "
-            "study of the engine: selftest, engines, aa, processes (default: console, of several files history)",
+            help="console, markdown, verification, history, dtypes, grid, pr, html, csv, json, kernels, plots, "
+            "all-plots, or a study of the engine: selftest, engines, aa, processes (default: console, of several files "
+            "history)",
         ),
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="write to this file instead of printing; for --format plots a folder")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="write to this file instead of printing; for plots a folder")] = None,
     baseline: Annotated[str | None, typer.Option(help="what speedups are over")] = None,
     impl: Annotated[
         str | None, typer.Option(help="name of the implementation whose pull request it is, for --format pr; no file")

@@ -36,7 +36,7 @@ _UNCOMPARED: dict[str, Callable[[Results], str]] = {
     "aa": aa.render,
     "processes": processes.render,
 }
-DRAWN = ("plots",)
+DRAWN = ("plots", "all-plots")  # at most eight, or with the kernels of every case
 COMPARED = (*_COMPARING, *_OF_SEVERAL)
 TEXTS = (*COMPARED, *_UNCOMPARED)
 FORMATS = (*TEXTS, *DRAWN)
@@ -82,12 +82,12 @@ def write(
 def write_compared(runs: Sequence[Comparison], form: str, out: Path | None = None, impl: str | None = None) -> None:
     """Write a report to a file, or to standard output, where the `console` format has the terminal's colours.
 
-    `plots` writes files into the folder `out`. Raises UsageError where nothing can be written.
+    those of DRAWN write files into the folder `out`. Raises UsageError where nothing can be written.
     """
     if form in DRAWN and out is not None:
         from reports.plots import draw  # imports matplotlib: seconds
 
-        draw.write(runs[0], out)
+        draw.write(runs[0], out, everything=form == "all-plots")
     elif form == "console" and out is None:
         console.show(runs[0], Console(width=None if sys.stdout.isatty() else console.WIDTH))
     else:

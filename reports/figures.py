@@ -21,6 +21,10 @@ EXTRA_ROUNDINGS: dict[ErrorClass, str] = {
     "wrong": " (wrong)",
 }
 LEGEND = "(+1), (+2), (+3): one, two, three extra roundings"
+RHO = (
+    "rho: the rms error against float64 over what cannot be avoided. For bf16 and fp16 that is one final rounding, so "
+    "that 1.00 is as good as the dtype allows. For fp32 it is what careful fp32 sums may be off by: below 1 is usual"
+)
 
 
 def microseconds(value: float | None) -> str:

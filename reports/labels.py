@@ -84,7 +84,7 @@ def determinism(checked: Checked) -> str:
         return f"{checked.differing} of {checked.repeats} differ{where}"
     if checked.moved:
         return MARKS["in a new process"]
-    return f"bitwise n={checked.repeats}" if checked.repeats else "not checked"
+    return f"same bits in {checked.repeats} runs" if checked.repeats else "not checked"
 
 
 def same_bits(checked: Checked) -> str:

@@ -58,7 +58,7 @@ def details(summary: str, text: str) -> str:
 
 def escape(text: str) -> str:
     """Text that stays within its line or cell, and is not taken for a tag; backticks within it still mean code."""
-    return re.sub(r"[\\|<]", r"\\\g<0>", figures.printable(text))
+    return re.sub(r"[\\|]|<(?=[A-Za-z/!?])", r"\\\g<0>", figures.printable(text))
 
 
 def code(text: str) -> str:

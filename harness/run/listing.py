@@ -19,19 +19,19 @@ from harness.records.reasons import Reason
 from harness.run.invocation import Invocation
 from harness.run.plan import select
 
-UNWRAPPED = 10_000  # characters of a line in a file or a pipe
+PIPED_WIDTH = 120  # of a table in a file or a pipe; a line that is to be copied is never wrapped
 
 
 def show(subject: str, impl_files: tuple[Path, ...], console: Console) -> None:
     """Print the list of a subject, such as `impls`; raises UsageError for a subject that has none.
 
-    A table is as wide as a terminal, and elsewhere as wide as its texts.
+    A table is at most as wide as a terminal, and elsewhere as PIPED_WIDTH.
     """
     lists = {"impls": _impls, "suites": _suites, "variants": _variants, "devices": _devices}
     if subject not in lists:
         raise UsageError(f"list {subject}: not one of {', '.join(lists)}")
     if not console.is_terminal:
-        console.width = UNWRAPPED
+        console.width = PIPED_WIDTH
     for part in lists[subject](impl_files):  # markup: what stands in brackets, as in an install line, is none
         console.print(part, soft_wrap=isinstance(part, str), markup=False, highlight=False)
 

@@ -8,11 +8,14 @@ from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Column
 
 from harness.analysis.outcomes import FAILED
 from harness.cases import NormCase
 from harness.records.reason_texts import sentence
 from harness.records.schema import RowRecord
+
+BESIDE_TEXT = 10 + 9 + 2 * 7 + 4  # characters: the bar, `1000/1000`, two clocks, and what is between
 
 
 def counted(number: int, noun: str) -> str:
@@ -113,9 +116,10 @@ class Display:
         return f"{self._name}: {text}" if self._name else text
 
     def _bar(self) -> Progress:
+        width = min(60, max(10, self._console.width - BESIDE_TEXT))  # a line that wraps is drawn again and again
         return Progress(
-            TextColumn("{task.description:<60}"),
-            BarColumn(bar_width=20),
+            TextColumn("{task.description}", table_column=Column(width=width, no_wrap=True, overflow="ellipsis")),
+            BarColumn(bar_width=10),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             TimeRemainingColumn(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from harness.analysis.case_comparison import Entry
 from harness.analysis.comparison import Comparison
@@ -20,6 +21,7 @@ from reports.parts.reasons import details
 from reports.table import Cell, Table
 
 TEMPLATE = "comparison.html"
+MOST_PICTURES = 6  # within the page, each of which takes a second
 
 
 @dataclass(frozen=True)
@@ -65,10 +67,10 @@ def cases_table(comparison: Comparison) -> Table:
 
 
 def _comparison(comparison: Comparison) -> str:
-    from reports.plots.draw import overall  # imports matplotlib: seconds
+    from reports.plots.draw import draw  # imports matplotlib: seconds
 
     filled, rows = results_table(comparison)
-    drawn = pictures(overall(comparison))  # the bars of every case would be too many
+    drawn = pictures(islice(draw(comparison), MOST_PICTURES))
     return fill(
         TEMPLATE,
         title=f"Norm backward on {comparison.run.device.name}",

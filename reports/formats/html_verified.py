@@ -21,7 +21,7 @@ FILTERED = {"norm": "norm", "impl": "impl", "case": "case", "inputs": "case", "k
 
 def render(runs: Sequence[Comparison]) -> str:
     """The page as HTML text; raises UsageError where the files are of different devices."""
-    from reports.plots.error_growth import precision  # imports matplotlib: seconds
+    from reports.plots.precision import precision  # imports matplotlib: seconds
 
     all_outcomes = join_outcomes(runs)
     plots = precision(all_outcomes, runs[-1].run)

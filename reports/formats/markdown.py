@@ -64,7 +64,7 @@ def _summary(comparison: Comparison) -> str:
     parts = ["## Summary", escape(answers.headline(comparison)), *warned]
     if comparison.timed:
         parts += [write_table(geomeans(comparison)), yardsticks.error_budget(comparison), wins_table(comparison)]
-        parts += [kernel_table.agreement(comparison)]
+        parts += [escape(kernel_table.agreement(comparison))]
         if (step := training_step.section(comparison)) is not None:
             parts += write_section(step)
     failures = not_passed.failures(comparison)
@@ -75,9 +75,8 @@ def _summary(comparison: Comparison) -> str:
 
 def _how_to_read(comparison: Comparison) -> str:
     lines = [
-        "- rho: error against float64 in units of what one final rounding costs; 1.00 is as good as the dtype allows; "
-        f"{figures.LEGEND}.",
-        "- deterministic: `bitwise n=50` is 50 runs with the same bits, so at 95 % fewer than 3 in 50 runs differ.",
+        f"- {figures.RHO}; {figures.LEGEND}.",
+        "- deterministic: after 50 runs with the same bits, fewer than 3 in 50 runs differ, at 95 %.",
         "- extra memory: device memory beyond inputs and gradients.",
     ]
     if comparison.timed:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from harness.analysis.case_comparison import Entry
 from harness.analysis.comparison import Comparison
 from harness.defaults import OWN_IMPL
@@ -18,35 +20,39 @@ LONGEST_LINE = 600
 
 
 def render(comparison: Comparison, impl: str | None = None) -> str:
-    """The text, about `impl`: by default the project's own kernel, or else the fastest by geometric mean.
+    """The text, about `impl`: by default those of `--impl` files, the project's own kernel, or the fastest on average.
 
     Raises UsageError where these results have no implementation of that name.
     """
-    subject = _subject(comparison, impl)
-    headline = _headline(comparison, subject)
-    lead = [figures.one_line(headline, len(headline))]  # never cut: it says who is wrong
+    subjects = _subjects(comparison, impl)
+    headlines = [_headline(comparison, subject) for subject in (subjects if comparison.timed else subjects[:1])]
+    lead = [figures.one_line(headline, len(headline)) for headline in headlines]  # never cut: it says who is wrong
     lead += [figures.one_line(f"**{caveat}**", LONGEST_LINE) for caveat in caveats.caveats(comparison)]
     top = [line for text in lead for line in (escape(text), "")]
     budget = yardsticks.error_budget(comparison)
-    step = _in_a_training_step(comparison, subject)
-    bottom = ["", *step, *([budget, ""] if budget else []), *_details(comparison, subject), "", *_reproduce(comparison)]
+    step = [line for subject in subjects for line in _in_a_training_step(comparison, subject)]
+    bottom = ["", *step, *([budget, ""] if budget else []), *_details(comparison, subjects), *_reproduce(comparison)]
     room = MOST_LINES - len(top) - len(bottom)
-    return "\n".join([*top, *_cases(comparison, subject, room), *bottom]) + "\n"
+    return "\n".join([*top, *_cases(comparison, subjects, room), *bottom]) + "\n"
 
 
-def _subject(comparison: Comparison, impl: str | None) -> str:
+def _subjects(comparison: Comparison, impl: str | None) -> list[str]:
     names = list(dict.fromkeys(entry.impl for case in comparison.cases for entry in case.entries))
     if impl is not None:
         if impl not in names:
             raise UsageError(f"no implementation {impl!r} in these results; --impl can be: {', '.join(names)}")
-        return impl
+        return [impl]
+    run = comparison.run  # whose libraries name the files of --impl, with their hashes
+    of_files = [item.name for item in run.implementations if item.source.rsplit("/", 1)[-1] in run.libraries]
+    if subjects := [name for name in of_files if name in names and name != comparison.baseline]:
+        return subjects
     competed = not comparison.timed or answers.competed(comparison, OWN_IMPL)
     if OWN_IMPL in names and comparison.baseline != OWN_IMPL and competed:
-        return OWN_IMPL
+        return [OWN_IMPL]
     others = [mean for mean in comparison.summary.geomeans if mean.impl != comparison.baseline]
     if others:  # most cases first: a mean over a few easy cases is no lead
-        return max(others, key=lambda mean: (mean.cases, mean.value)).impl
-    return next((name for name in names if name != comparison.baseline), comparison.baseline)
+        return [max(others, key=lambda mean: (mean.cases, mean.value)).impl]
+    return [next((name for name in names if name != comparison.baseline), comparison.baseline)]
 
 
 def _headline(comparison: Comparison, subject: str) -> str:
@@ -58,19 +64,22 @@ def _headline(comparison: Comparison, subject: str) -> str:
     return answers.headline(comparison, subject) + against
 
 
-def _cases(comparison: Comparison, subject: str, room: int) -> list[str]:
-    """The table, in at most `room` lines; where cases are left out, those that are slower or have no time stay."""
-    cases = list(comparison.cases)
+def _cases(comparison: Comparison, subjects: Sequence[str], room: int) -> list[str]:
+    """The table, in at most `room` lines; where rows are left out, those that are slower or have no time stay."""
+    rows = [Row(comparison, case, case.entry(subject)) for case in comparison.cases for subject in subjects]
     fitting = room - 2  # the heads
     left_out = 0
-    if len(cases) > fitting:
+    if len(rows) > fitting:
         fitting -= 2  # an empty line and the line that says so
-        cases.sort(key=lambda case: _weight(case.entry(subject)))
-        left_out = len(cases) - fitting
-        cases = cases[:fitting]
-    rows = [Row(comparison, case, case.entry(subject)) for case in cases]
+        rows.sort(key=lambda row: _weight(row.entry))
+        left_out = len(rows) - fitting
+        rows = rows[:fitting]
     names = columns.PULL_REQUEST if comparison.timed else columns.PULL_REQUEST_UNTIMED
-    lines = write_table(columns.table_of(names, rows, {"ranked_us": f"{subject} us"})).splitlines()
+    if len(subjects) > 1:
+        names, headings = (names[0], "impl", *names[1:]), {}
+    else:
+        headings = {"ranked_us": f"{subjects[0]} us"}
+    lines = write_table(columns.table_of(names, rows, headings)).splitlines()
     return [*lines, "", f"… {left_out} more in report"] if left_out else lines
 
 
@@ -96,10 +105,10 @@ def _weight(entry: Entry | None) -> int:
     return {"slower": 0, "same": 1}.get(entry.verdict or "", 2)
 
 
-def _details(comparison: Comparison, subject: str) -> list[str]:
+def _details(comparison: Comparison, subjects: Sequence[str]) -> list[str]:
     """The geometric means of all, and what did not pass, folded."""
     lines = write_table(norms_side_by_side(comparison)).splitlines()
-    failures = sorted(not_passed.failures(comparison), key=lambda failure: not failure.startswith(f"{subject}:"))
+    failures = sorted(not_passed.failures(comparison), key=lambda failure: failure.split(":")[0] not in subjects)
     if failures:
         lines += [*([""] if lines else []), *(f"- {escape(figures.one_line(failure, 200))}" for failure in failures)]
     if not lines:
@@ -108,7 +117,7 @@ def _details(comparison: Comparison, subject: str) -> list[str]:
         left_out = len(lines) - MOST_DETAILS + 2
         lines = [*lines[: MOST_DETAILS - 2], "", f"… {left_out} more lines in report"]
     summary = "All implementations: geometric mean speedup (smallest to largest); what did not pass"
-    return [f"<details><summary>{summary}</summary>", "", *lines, "", "</details>"]
+    return [f"<details><summary>{summary}</summary>", "", *lines, "", "</details>", ""]
 
 
 def _reproduce(comparison: Comparison) -> list[str]:

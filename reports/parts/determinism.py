@@ -17,7 +17,7 @@ CONDITIONS = (*get_args(Condition), NEW_PROCESS)
 NEWEST: Condition = "held multiprocessors"  # earlier files do not have it
 RULE_OF_THREE = 3.0  # no change in n comparisons: at 95 % a run changes with a probability below 3 / n
 ABOUT = (
-    "`bitwise n=300`: 300 runs on each of these cases, compared bit by bit with the first; no change in 299 "
+    "`same bits in 300 runs`: 300 runs on each of these cases, compared bit by bit with the first; no change in 299 "
     "comparisons bounds the probability that a run of such a case differs by 3/299 at 95 %. Among the n are the runs "
     "under conditions, which the columns to the right count over all these cases together; runs in a new process, "
     "compared by their fingerprints, are beside the n. Where an implementation is nondeterministic, the runs of the "
@@ -84,8 +84,9 @@ def in_short(outcomes: Sequence[Outcome]) -> str:
         return figures.NOTHING
     first, *others = _groups(checked)
     where = f" on {len(first)} of {figures.count(len(checked), 'case')}" if others else ""
-    limit = figures.NOTHING if _unsteady(first[0].checked) else bound_text(_compared(first))
-    return level([outcome.checked for outcome in first]) + where + (f", {limit}" if limit != figures.NOTHING else "")
+    limit = None if _unsteady(first[0].checked) else bound(_compared(first))
+    differ = f"; at 95 % fewer than {figures.two_digits(100 * limit)} % of runs differ" if limit else ""
+    return level([outcome.checked for outcome in first]) + where + differ
 
 
 def _passed(outcomes: Sequence[Outcome]) -> list[Outcome]:

@@ -10,7 +10,7 @@ from harness.analysis.statistics import geomean
 from harness.records.file import Results
 from harness.records.schema import RANKED
 from reports import figures
-from reports.markdown_writer import paragraphs, table
+from reports.markdown_writer import escape, paragraphs, table
 from reports.parts import provenance
 from reports.table import left
 
@@ -48,7 +48,7 @@ def render(results: Results) -> str:
         if quotients
     ]
     parts = [provenance.heading("Other engines", results.run), ABOUT, table(headings, rows)]
-    return paragraphs([*parts, f"Geometric mean over ours: {', '.join(means)}." if means else ""])
+    return paragraphs([*parts, f"Geometric mean over ours: {escape(', '.join(means))}." if means else ""])
 
 
 def other_engines(joined: Joined) -> Mapping[str, float]:

@@ -62,12 +62,12 @@ def norms_side_by_side(comparison: Comparison) -> Table:
             impl,
             *(_mean(means.get((impl, norm))) for norm in norms),
             *_verified(counts(comparison, impl)),
-            _won(wins.get(impl)),
+            *([_won(wins.get(impl))] if wins else []),
         ]
         for impl in impls
     ]
-    heads = left("implementation", *(f"{NORMS[norm]} speedup" for norm in norms), "right", "same bits", "fastest in")
-    return table(heads, rows)
+    heads = ["implementation", *(f"{NORMS[norm]} speedup" for norm in norms), "right", "same bits"]
+    return table(left(*heads, *(["fastest in"] if wins else [])), rows)
 
 
 def _verified(of: Counts) -> list[Cell]:

@@ -11,7 +11,7 @@ from harness.records.schema import Budget
 from reports import figures
 from reports.kernel_names import display_names
 from reports.labels import entry_label
-from reports.markdown_writer import paragraphs, write_table
+from reports.markdown_writer import escape, paragraphs, write_table
 from reports.parts import provenance, yardsticks
 from reports.table import left, table
 
@@ -32,7 +32,7 @@ def render(comparison: Comparison) -> str:
     for case in comparison.cases:
         kernels = case_table(case, comparison.budget)
         parts += [f"## {case.case.key}", kernels or "No kernels are known."]
-    parts += [agreement(comparison), yardsticks.error_budget(comparison)]
+    parts += [escape(agreement(comparison)), yardsticks.error_budget(comparison)]
     return paragraphs(parts)
 
 

@@ -16,10 +16,9 @@ from reports.labels import case_labels, shape, variant
 from reports.table import Cell, Section, Table, left, table
 
 ABOUT = (
-    "rho: the rms error against float64, in units of what one final rounding costs; 1.00 is as good as the dtype "
-    "allows. worst row: the largest rho of a single row of dx. rms: the error relative to the gradient, of the same "
-    "implementation on the same values held in the dtype of the case / held in fp32: where the second is far smaller, "
-    "the first is the rounding of the output."
+    f"{figures.RHO}. worst row: the largest rho of a single row of dx. rms: the error relative to the gradient, of the "
+    "same implementation on the same values held in the dtype of the case / held in fp32: where the second is far "
+    "smaller, the first is the rounding of the output."
 )
 ABOUT_OTHERS = "The largest rho of any gradient, on the usual inputs of the shapes that do not stand above."
 ABOUT_ROWS = (

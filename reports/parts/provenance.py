@@ -8,6 +8,7 @@ from collections import Counter
 from harness.analysis.comparison import Comparison
 from harness.records.run_records import RunRecord
 from reports import figures
+from reports.markdown_writer import escape
 
 _HASH = re.compile(r" \(sha256:\w+\)")
 
@@ -15,7 +16,7 @@ _HASH = re.compile(r" \(sha256:\w+\)")
 def heading(title: str, *runs: RunRecord) -> str:
     """The first lines of a page about runs on one device: what it is about, and the revisions that measured."""
     revisions = dict.fromkeys(f"revision {run.revision or figures.NOTHING}, {run.started_at[:10]}" for run in runs)
-    return f"# {title} on {runs[0].device.name}\n\nMeasured at {'; '.join(revisions)}."
+    return f"# {title} on {escape(runs[0].device.name)}\n\nMeasured at {escape('; '.join(revisions))}."
 
 
 def fleet(comparison: Comparison) -> str:

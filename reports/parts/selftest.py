@@ -10,7 +10,7 @@ from harness.records.file import Results
 from harness.records.schema import Check, SelfTestRecord, worst
 from reports import figures
 from reports.markdown_writer import details as folded
-from reports.markdown_writer import paragraphs, write_table
+from reports.markdown_writer import escape, paragraphs, write_table
 from reports.parts import caveats, provenance, yardsticks
 from reports.table import Table, left, table
 from reports.terminal import captured, print_line, print_table
@@ -37,7 +37,7 @@ def page(results: Results) -> str:
     if not results.selftests:
         return ASK
     parts = [provenance.heading("Self-test", results.run), write_table(_checks(results.selftests))]
-    parts += [*caveats.failed_checks(results.selftests), *_budget(results.selftests)]
+    parts += [*map(escape, caveats.failed_checks(results.selftests)), *_budget(results.selftests)]
     return paragraphs(parts)
 
 

@@ -1,8 +1,9 @@
-"""Every plot of a results file, into a folder: speedups, bandwidth, spread of samples, precision, kernels."""
+"""The plots of a results file, into a folder: speedups, kernels, precision, bandwidth, spread of samples."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -10,19 +11,21 @@ from matplotlib.figure import Figure
 from harness.analysis.comparison import Comparison
 from harness.analysis.outcomes import join_outcomes
 from harness.errors import UsageError
-from reports.plots import bandwidth, error_growth, kernel_bars, sample_spread, speedup_map
+from reports.plots import bandwidth, kernel_bars, precision, sample_spread, speedup_map
 from reports.plots.style import FORMATS, save
 from reports.size_groups import groups
 
+MOST = 8  # plots of a run, unless all are asked for: a picture takes a second
 
-def write(comparison: Comparison, folder: Path) -> list[Path]:
-    """Draw what the file holds into `folder`, as svg and png; gives the files.
+
+def write(comparison: Comparison, folder: Path, everything: bool = False) -> list[Path]:
+    """Draw what the file holds into `folder`, as svg and png, at most MOST or `everything`; gives the files.
 
     Raises UsageError where nothing can be drawn of it, or the folder cannot be written.
     """
     files: list[Path] = []
     try:
-        for name, figure in draw(comparison):
+        for name, figure in islice(draw(comparison, everything), None if everything else MOST):
             folder.mkdir(parents=True, exist_ok=True)
             for form in FORMATS:
                 files.append(folder / f"{name}.{form}")
@@ -30,30 +33,26 @@ def write(comparison: Comparison, folder: Path) -> list[Path]:
     except OSError as error:
         raise UsageError(f"cannot write {folder}: {error.strerror}; give a writable folder with --out") from error
     if not files:
-        raise UsageError(
-            "nothing in these results can be drawn: no implementation ranks, and none was verified at three numbers of "
-            "rows with the same columns"
-        )
+        raise UsageError("nothing in these results can be drawn: no implementation ranks, and none was verified")
     return files
 
 
-def draw(comparison: Comparison) -> Iterator[tuple[str, Figure]]:
-    """Every plot of the file, with its name; what the file does not hold is left out."""
-    yield from overall(comparison)
-    for case in comparison.cases:
-        if figure := kernel_bars.kernel_bars(case, comparison.run):
-            yield f"kernels-{case.case.key}", figure
+def draw(comparison: Comparison, everything: bool = False) -> Iterator[tuple[str, Figure]]:
+    """The plots of the file with their names, the most important first; kernels of the largest cases or `everything`.
 
-
-def overall(comparison: Comparison) -> Iterator[tuple[str, Figure]]:
-    """The plots that are not one for each case; the speedups come first."""
+    What the file does not hold is left out.
+    """
     for group in groups(comparison):
         if figure := speedup_map.speedups(group, comparison):
             yield f"speedup-{group.key}", figure
+    largest = sample_spread.largest(comparison)
+    for case in comparison.cases if everything else largest:
+        if figure := kernel_bars.kernel_bars(case, comparison.run):
+            yield f"kernels-{case.case.key}", figure
+    for norm, figure in precision.precision(join_outcomes([comparison]), comparison.run).items():
+        yield f"precision-{norm}", figure
     for group in groups(comparison):
         if figure := bandwidth.bandwidth(group, comparison):
             yield f"bandwidth-{group.key}", figure
-    for case in sample_spread.largest(comparison):
+    for case in largest:
         yield f"samples-{case.case.key}", sample_spread.spread(case, comparison)
-    for norm, figure in error_growth.precision(join_outcomes([comparison]), comparison.run).items():
-        yield f"precision-{norm}", figure

@@ -45,7 +45,7 @@ def kernel_bars(case: CaseComparison, run: RunRecord) -> Figure | None:
     heights = [BAR + LINE * len(lines) + SPACE for lines in names]
     begins = all(kernel.start_us is not None for entry in entries for kernel in entry.kernels or ())
     caption = f"{CAPTION}\n{OVERLAPS if begins else END_TO_END}"
-    figure, (axes,) = sheet(title(run, case.case.key), height=sum(heights), caption=caption)
+    figure, (axes,) = sheet(title(run, f"kernels of {case.case.key}"), height=sum(heights), caption=caption)
     middles = [sum(heights[:place]) + BAR / 2 for place in range(len(entries))]
     for middle, entry, bar, lines in zip(middles, entries, bars, names, strict=True):
         _draw(axes, middle, bar, entry)

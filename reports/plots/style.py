@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -21,26 +22,33 @@ from reports.labels import NORMS
 
 WIDTH = 9.5  # inches: 9 points here are 11 pixels at the width of a pull request
 FORMATS = ("svg", "png")
-INK, SOFT, GROUND = "#222222", "#555555", "#e6e6e6"
-# The colours of Okabe and Ito, which the colour-blind tell apart, and Tol's wine in place of their pale yellow.
-ORANGE, SKY, GREEN, PINK, BLUE, RED = "#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#0072B2", "#D55E00"
-WINE, GREY = "#882255", "#8c8c8c"
-_OTHERS = ("#332288", "#44AA99", "#999933", "#AA4499", "#661100", "#6699CC")  # more of Tol's
+INK, SOFT, GROUND, BAD = "#222222", "#555555", "#e6e6e6", "#c03221"
 SOLID, DASHED, DOTTED, MIXED = "-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (5, 1.2, 1.2, 1.2))
-_MARKERS = ("o", "^", "D", "v", "P", "X")
-# A family has one colour; its members are shades of it, and differ in marker and dashes too.
-FAMILIES: dict[str, tuple[str, ...]] = {
-    RED: (OWN_IMPL, f"{OWN_IMPL}-margin8", f"{OWN_IMPL}-margin32"),
-    BLUE: ("cudnn",),
-    GREEN: ("quack", "quack-tuned", "quack-compiled", "quack-per-head"),
-    ORANGE: ("torch-compiled", "torch-compiled-autotune", "torch-compiled-nonstrict", "torch-compiled-unmixed"),
-    PINK: ("liger", "liger-gemma", "liger-triton", "liger-cutedsl"),
-    SKY: ("apex-fast", "apex-fast-mem"),
-    WINE: ("apex-fused", "apex-fused-mem"),
-    GREY: (BASELINE,),
+# One colour for each library, by what the names of its implementations begin with: those of Okabe and Ito and Tol's
+# wine, which the colour-blind tell apart, and then those that are farthest from all before in CIE Lab.
+LIBRARIES = {
+    OWN_IMPL: "#D55E00",
+    "cudnn": "#0072B2",
+    "quack": "#009E73",
+    "torch-compiled": "#E69F00",
+    "liger": "#CC79A7",
+    "apex": "#56B4E9",
+    "flash-attn": "#882255",
+    BASELINE: "#8c8c8c",
+    "mamba": "#3311cc",
+    "fla": "#e03fd8",
+    "fast-llm": "#6f64f4",
+    "flag-gems": "#595900",
+    "helion": "#9bbc2c",
+    "oink": "#e9a67a",
+    "tilegym": "#7a2c16",
+    "transformer-engine": "#007a00",
 }
-SEED = 14  # with which the other implementations of this project all differ
-_MEMBERS = ((0.0, "o", SOLID), (-0.45, "s", DASHED), (0.45, "^", DOTTED), (-0.7, "D", MIXED))
+_OTHERS = ("#ff0059", "#850090", "#00c800", "#b1a6ff")
+_MARKERS = ("o", "^", "D", "v", "P", "X")
+# How further implementations of a library differ from the one of its name: lightness, marker, dashes.
+_MEMBERS = ((-0.35, "s", DASHED), (0.4, "^", DOTTED), (-0.55, "D", MIXED), (0.6, "v", DASHED), (-0.2, "P", DOTTED))
+SEED = 66  # of the hash of a name, with which all implementations of this project differ
 
 styled = rc_context(
     {
@@ -94,15 +102,16 @@ ADD = LineStyle(INK, INK, "")
 
 
 def line_style(impl: str) -> LineStyle:
-    """The style of an implementation; outside FAMILIES it is by the name's hash. `NAME + torch` has NAME's, dashed."""
+    """The style of an implementation, by its library; of others by its hash. `NAME + torch` has NAME's, dashed."""
     name = impl.removesuffix(WITH_TORCH)
-    for colour, members in FAMILIES.items():
-        if name in members:
-            lightness, marker, dashes = _MEMBERS[members.index(name)]
-            return LineStyle(colour, shade(colour, lightness), marker, dashes if name == impl else MIXED)
     number = crc32(name.encode(), SEED)
-    colour = _OTHERS[number % len(_OTHERS)]
-    return LineStyle(colour, colour, _MARKERS[number // len(_OTHERS) % len(_MARKERS)], MIXED)
+    library = next((library for library in LIBRARIES if re.match(rf"{library}(?![^-@#])", name)), None)
+    if library is None:
+        colour = _OTHERS[number % len(_OTHERS)]
+        return LineStyle(colour, colour, _MARKERS[number // len(_OTHERS) % len(_MARKERS)], MIXED)
+    lightness, marker, dashes = (0.0, "o", SOLID) if name == library else _MEMBERS[number % len(_MEMBERS)]
+    family = LIBRARIES[library]
+    return LineStyle(family, shade(family, lightness), marker, dashes if name == impl else MIXED)
 
 
 def svg_dashes(style: LineStyle) -> str:

@@ -95,10 +95,10 @@ def _sections(path: Path, plan: Plan, files: Sequence[Source]) -> str:
 
 def _picture(plan: Plan, files: Sequence[Source]) -> str:
     """The plot that the README shows."""
-    from reports.plots.draw import overall  # imports matplotlib: seconds
+    from reports.plots.draw import draw  # imports matplotlib: seconds
     from reports.plots.style import as_svg
 
     first = most_important(files, plan)
     if first is None:
         raise UsageError(f"the picture is of {next(iter(plan.runs))}, which no device has; publish it first")
-    return as_svg(dict(overall(first.comparison))[PICTURE])
+    return as_svg(next(figure for name, figure in draw(first.comparison) if name == PICTURE))

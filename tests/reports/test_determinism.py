@@ -40,7 +40,7 @@ def test_rule_of_three_bounds_the_probability():
 def test_a_process_that_ran_once_adds_no_repetition():
     once = [verification(repeats=300, fingerprint="aa"), verification(repeats=1, fingerprint="aa")]
     checked = join_verifications(once)
-    assert (checked.repeats, checked.compared, determinism(checked)) == (300, 299, "bitwise n=300")
+    assert (checked.repeats, checked.compared, determinism(checked)) == (300, 299, "same bits in 300 runs")
     assert determinism(join_verifications([verification(repeats=1)])) == "not checked"
 
 
@@ -65,9 +65,9 @@ def test_other_bits_in_a_new_process_are_told():
 
 def test_cases_of_one_level_stand_in_one_line():
     mixed = found(verification(repeats=3000), verification(SMALL, repeats=300), cases=(CASE, SMALL))
-    assert [cells(mixed, line)["determinism"] for line in (0, 1)] == ["bitwise n=3000", "bitwise n=300"]
-    assert cells(mixed, 1)["a run differs, 95 %"] == r"\< 1 %"
-    assert in_short(mixed) == "bitwise n=3000 on 1 of 2 cases, < 0.10 %"
+    assert [cells(mixed, line)["determinism"] for line in (0, 1)] == ["same bits in 3000 runs", "same bits in 300 runs"]
+    assert cells(mixed, 1)["a run differs, 95 %"] == "< 1 %"
+    assert in_short(mixed) == "same bits in 3000 runs on 1 of 2 cases; at 95 % fewer than 0.10 % of runs differ"
     spoilt = found(verification(repeats=3000), verification(SMALL, differing_in=["dx"]), cases=(CASE, SMALL))
     assert in_short(spoilt) == "nondeterministic (2 of 50 differ, in dx) on 1 of 2 cases"
 

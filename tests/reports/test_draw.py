@@ -4,10 +4,11 @@ import pytest
 
 import reports
 from harness.analysis.comparison import compare
+from harness.cases import NormCase
 from harness.errors import UsageError
 from harness.records.file import Results
 from reports.plots.draw import draw, write
-from tests.results_factory import CASE, LAYER, careful, mixed, results, row, verified_only
+from tests.results_factory import CASE, LAYER, careful, helpers, mixed, profiled, results, row
 
 
 def names(measured: Results) -> list[str]:
@@ -18,11 +19,27 @@ def test_a_file_of_single_sizes_has_no_curves():
     assert names(mixed()) == [
         "speedup-rms",
         "speedup-layer",
-        f"samples-{CASE.key}",
-        f"samples-{LAYER.key}",
         f"kernels-{CASE.key}",
         f"kernels-{LAYER.key}",
+        "precision-rms",
+        "precision-layer",
+        f"samples-{CASE.key}",
+        f"samples-{LAYER.key}",
     ]
+
+
+def test_at_most_eight_plots_are_made_unless_all_are_asked_for(tmp_path):
+    cases = [NormCase(norm, 2048 * size, 1024) for norm in ("rms", "layer") for size in (1, 2, 3)]
+    rows = [profiled(row("quack", 60.0, case), ("a", 0.0, 40.0)) for case in cases]
+    file = results(
+        *rows, *(each for case in cases for each in (row("torch-eager", 90.0, case), *helpers(90.0, 14.0, case)))
+    )
+    reports.write(file, "plots", tmp_path / "few")
+    assert len(list((tmp_path / "few").glob("*.png"))) == 8
+    reports.write(file, "all-plots", tmp_path / "all")
+    shown = {path.name for path in (tmp_path / "all").glob("*.png")}
+    assert shown >= {f"kernels-{case.key}.png" for case in cases}
+    assert len(shown) > 8
 
 
 def test_plots_are_written_reproducibly_in_both_forms(tmp_path):
@@ -42,7 +59,7 @@ def test_every_plot_says_device_dtype_and_date():
         assert title.endswith(", 2025-06-01")
 
 
-@pytest.mark.parametrize("measured", [verified_only(), results(row("quack", status="missing", reason="not here"))])
+@pytest.mark.parametrize("measured", [results(row("quack", status="missing", reason="not here"))])
 def test_a_file_of_which_nothing_can_be_drawn_is_an_error(tmp_path, measured):
     with pytest.raises(UsageError, match=r"^nothing in these results can be drawn: [^\n]*$"):
         reports.write(measured, "plots", tmp_path / "plots")

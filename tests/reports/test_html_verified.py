@@ -86,7 +86,7 @@ def test_several_files_have_their_conditions_each():
     text = reports.render([careful(), longer()], "html")
     assert "<h3>File 1</h3>" in text
     assert "<h3>File 2</h3>" in text
-    assert "bitwise n=3000" in text
+    assert "same bits in 3000 runs" in text
     with pytest.raises(UsageError, match="different devices"):
         reports.render([careful(), results(row("quack"), cpu=True)], "html")
 
@@ -97,4 +97,4 @@ def test_backticks_are_code_and_nothing_else_is_markup():
     text = reports.render([bad], "html")
     assert "<b>" not in text
     assert "<code>normbwd verify --impls &lt;i&gt;</code>" in text
-    assert "<code>bitwise n=300</code>" in reports.render([careful()], "html")
+    assert "<code>same bits in 300 runs</code>" in reports.render([careful()], "html")

@@ -1,7 +1,10 @@
+import dataclasses
+
 import pytest
 
 from harness.analysis.comparison import compare
 from harness.errors import UsageError
+from harness.records.run_records import ImplRecord
 from reports.formats.pull_request import MOST_LINES, render
 from tests.results_factory import helpers, many, mixed, results, row, thorough, verified_only
 
@@ -54,6 +57,22 @@ def test_default_subject_is_fastest_with_most_cases():
     assert render(compare(results(*rows))).startswith(
         "liger: right 1 of 1, same bits 1 of 1. liger is fastest in 1 of 1 case"
     )
+
+
+def test_every_file_of_a_run_is_a_subject():
+    rows = [row("torch-eager", 100.0), row("mine", 50.0), row("yours", 40.0, status="wrong", reason="off")]
+    file = results(*rows, row("triton-inhouse", 30.0), *helpers(100.0, 46.0))
+    added = [ImplRecord(name=name, family=name, source=f"new/{name}.py") for name in ("mine", "yours")]
+    more = {"implementations": [*file.run.implementations, *added]}
+    more["libraries"] = file.run.libraries | {f"{name}.py": "sha256:0" for name in ("mine", "yours")}
+    text = lines(compare(dataclasses.replace(file, run=file.run.model_copy(update=more))))
+    assert text[0].startswith("mine: right 1 of 1, same bits 1 of 1. ")
+    assert text[2].startswith("yours: right 0 of 1, same bits 0 of 0. ")
+    table = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text if line.startswith("| rms-")]
+    assert [(cells[1], cells[3], cells[-1]) for cells in table] == [
+        ("mine", "54.9", "right, n=50"),
+        ("yours", "wrong", "wrong"),
+    ]
 
 
 def test_what_was_not_timed_is_not_called_fastest_in_none():

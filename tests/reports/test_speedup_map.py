@@ -32,32 +32,41 @@ def drawn(file, baseline=None):
     return speedups(group, comparison)
 
 
-def panels(figure):
-    """By implementation: the cells (column, strip), their values, and whether they are told from 1."""
-    found = {}
-    for axes in figure.axes:
-        if name := axes.get_title(loc="left"):
-            texts = {text.get_position(): text.get_text() for text in axes.texts}
-            found[name] = {place: (float(text.lstrip("≈")), text.startswith("≈")) for place, text in texts.items()}
-            (mesh,) = axes.collections
-            coloured = ~np.ma.getmaskarray(np.ma.masked_invalid(mesh.get_array()))
-            widths, heights = (np.diff(mesh.get_coordinates()[..., axis], axis=1 - axis) for axis in (0, 1))
-            assert np.allclose(widths, 1)
-            assert np.allclose(heights, 1)
-            assert {(int(column), int(strip)) for strip, column in np.argwhere(coloured)} == texts.keys()
-    return found
+def cells(figure):
+    """By implementation and case: what stands in the cell, and whether it is coloured."""
+    axes = figure.axes[0]
+    impls, shapes = ([label.get_text() for label in axis.get_ticklabels()] for axis in (axes.yaxis, axes.xaxis))
+    texts = {text.get_position(): text.get_text() for text in axes.texts}
+    (mesh,) = axes.collections
+    coloured = ~np.ma.getmaskarray(np.ma.masked_invalid(mesh.get_array()))
+    return {
+        (impl, shape): (texts.get((across, down)), bool(coloured[down, across]))
+        for down, impl in enumerate(impls)
+        for across, shape in enumerate(shapes)
+    }
 
 
-def test_panels_are_implementations_best_first():
-    found = panels(drawn(measured()))
-    assert list(found) == ["quack", "liger"]
-    assert found["quack"] == {(0, 0): (pytest.approx(2.0, abs=0.01), False), (1, 0): (1.0, True)}
-    assert found["liger"] == {(0, 0): (pytest.approx(0.5, abs=0.01), False)}
+def test_rows_are_implementations_best_first_and_faults_are_named():
+    found = cells(drawn(measured()))
+    assert found == {
+        ("quack", "8192x1024"): ("2.00", True),
+        ("quack", "2048x4096"): ("≈1.00", True),
+        ("liger", "8192x1024"): ("0.50", True),
+        ("liger", "2048x4096"): ("wrong", False),
+    }
+    assert next(iter(found))[0] == "quack"
+
+
+def test_many_cases_go_on_in_a_further_panel():
+    cases = [NormCase("rms", rows, 1024) for rows in range(1024, 1024 + 20 * 64, 64)]
+    rows = [each for case in cases for each in (row("torch-eager", 40.0, case), row("quack", 20.0, case, shift=2))]
+    figure = drawn(results(*rows, *(each for case in cases for each in helpers(40.0, 14.0, case))))
+    assert [len(axes.texts) for axes in figure.axes] == [10, 10, 0]
 
 
 def test_colours_are_even_about_one_and_end_at_four():
     def scale(file):
-        axes = next(axes for axes in drawn(file).axes if not axes.get_title(loc="left"))
+        axes = drawn(file).axes[-1]
         return [2**end for end in axes.get_ylim()]
 
     assert scale(measured()) == pytest.approx([0.5, 2.0], abs=0.01)

@@ -1,22 +1,38 @@
+import math
+from itertools import combinations
 from xml.etree import ElementTree
 
+from matplotlib.colors import to_rgb
+
 from harness.worker.discovery import discover
-from reports.plots.style import FAMILIES, line_style, save, sheet
+from reports.plots.style import LIBRARIES, line_style, save, sheet
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def test_every_implementation_of_the_project_has_a_look_of_its_own():
-    names = [item.name for item in discover()]
-    assert {member for members in FAMILIES.values() for member in members} <= set(names)
-    assert len({(line_style(name).colour, line_style(name).marker) for name in names}) == len(names)
+def lab(colour):
+    """The colour in CIE Lab, in which a distance of 20 is seen at a glance."""
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in to_rgb(colour))
+    x = (0.4124 * red + 0.3576 * green + 0.1805 * blue) / 0.9505
+    y = 0.2126 * red + 0.7152 * green + 0.0722 * blue
+    z = (0.0193 * red + 0.1192 * green + 0.9505 * blue) / 1.089
+    fx, fy, fz = (part ** (1 / 3) if part > 0.008856 else 7.787 * part + 16 / 116 for part in (x, y, z))
+    return 116 * fy - 16, 500 * (fx - fy), 200 * (fy - fz)
 
 
-def test_members_of_a_family_differ_in_colour_and_marker():
-    for family, members in FAMILIES.items():
-        styles = [line_style(member) for member in members]
-        assert {style.family for style in styles} == {family}
-        assert len({style.colour for style in styles}) == len({style.marker for style in styles}) == len(members)
+def test_libraries_differ_in_colour_and_their_implementations_in_shade_and_marker():
+    styles = {item.name: line_style(item.name) for item in discover()}
+    families = {style.family for style in styles.values()}
+    assert families == set(LIBRARIES.values())
+    assert min(math.dist(lab(one), lab(other)) for one, other in combinations(families, 2)) > 20
+    for family in families:
+        members = [style for style in styles.values() if style.family == family]
+        assert len({style.colour for style in members}) == len({style.marker for style in members}) == len(members)
+
+
+def test_a_library_is_told_by_its_whole_name():
+    assert line_style("quack@head").family == line_style("quack-tuned").family == LIBRARIES["quack"]
+    assert line_style("quackery").family not in LIBRARIES.values()
 
 
 def test_what_torch_stands_behind_looks_like_itself_dashed_otherwise():

@@ -1,6 +1,8 @@
 import io
+import re
 
 from rich.console import Console
+from rich.text import Text
 
 from harness.cases import NormCase
 from harness.records.schema import RowRecord
@@ -58,14 +60,19 @@ def test_progress_on_terminal_is_a_bar_and_failures():
     assert "2/2" in text
 
 
-def bar(display, screen, *steps):
-    """What a bar says after steps; it is drawn anew for each."""
-    display._console = Console(file=screen, force_terminal=True, width=200, legacy_windows=False)
-    with display.cases(1):
-        for step in steps:
-            step()
-            display._progress.refresh()
-    return screen.getvalue()
+def test_a_bar_keeps_its_clock_at_80_columns():
+    display, screen = Display(), io.StringIO()
+    display._console = Console(file=screen, force_terminal=True, width=80, legacy_windows=False)
+    with display.cases(1000), display.part("nvidia-h200-nvl host-with-a-long-name 7") as part:
+        part.case(OTHER)
+        part.step("triton-inhouse-margin32", "compile ahead")
+        part._progress.advance(part._parent._task, 1000)
+        part._progress.refresh()
+    lines = [Text.from_ansi(line).plain.rstrip() for line in re.split(r"[\r\n]", screen.getvalue())]
+    bars = [line for line in lines if "/" in line]
+    assert any("1000/1000" in line for line in bars)
+    assert any("…" in line for line in bars)
+    assert all(len(line) <= 80 and "0:00:00" in line for line in bars), bars
 
 
 def test_a_part_says_which_it_is_and_counts_for_the_whole(capsys):
