@@ -82,8 +82,8 @@ def _how_to_read(comparison: Comparison) -> str:
     if comparison.timed:
         lines = [
             "- us: median over blocks of the backward alone; spread: half the inter-quartile range over the median.",
-            f"- speedup: over {escape(comparison.baseline)}, the median of the ratios inside blocks, with its 95 % interval "
-            f"{_within(comparison)}; above 1 is faster. `same`: the interval does not clear the A/A band, which is "
+            f"- speedup: over {escape(comparison.baseline)}, the median of the ratios inside blocks, with its 95 % "
+            f"interval {_within(comparison)}; above 1 is faster. `same`: the interval does not clear the A/A band, which is "
             f"what the engine finds between the run's baseline and itself, in one process at least "
             f"{figures.band(PROCESS_BAND)}.",
             "- add: an elementwise add of x and dy: the same traffic without a reduction, the same cold cache before, "
