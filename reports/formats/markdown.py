@@ -83,8 +83,8 @@ def _how_to_read(comparison: Comparison) -> str:
         lines = [
             "- us: median over blocks of the backward alone; spread: half the inter-quartile range over the median.",
             f"- speedup: over {escape(comparison.baseline)}, the median of the ratios inside blocks, with its 95 % "
-            f"interval {_within(comparison)}; above 1 is faster. `same`: the interval does not clear the A/A band, which "
-            f"is what the engine finds between the run's baseline and itself, in one process at least "
+            f"interval {_within(comparison)}; above 1 is faster. `same`: the interval does not clear the A/A band, "
+            f"which is what the engine finds between the run's baseline and itself, in one process at least "
             f"{figures.band(PROCESS_BAND)}.",
             "- add: an elementwise add of x and dy: the same traffic without a reduction, the same cold cache before, "
             "and the last lines that it wrote in the cache after. It is no bound. % add: its time over the row's. "
