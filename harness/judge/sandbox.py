@@ -148,7 +148,8 @@ def restrict_files(scratch: Path, gpu: bool) -> bool:
         return False
     devices = [path for pattern in WRITABLE_DEVICES for path in Path("/dev").glob(pattern) if not path.is_dir()]
     of_files = writes & (WRITE_FILE | TRUNCATE)
-    for path, rights in [(scratch, writes), *((device, of_files) for device in devices)]:
+    files = [*devices, *([Path("/proc/self")] if gpu else [])]  # CUDA names its threads there, or does not start
+    for path, rights in [(scratch, writes), *((file, of_files) for file in files)]:
         opened = os.open(path, os.O_PATH | os.O_CLOEXEC)
         _libc.syscall(LANDLOCK_ADD, ruleset, 1, struct.pack("=Qi", rights, opened), 0)
         os.close(opened)
