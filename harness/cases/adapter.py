@@ -170,6 +170,11 @@ class Implementation:
         """The same adapter under another name, each case with the configuration that `configured` gives."""
         return replace(self, name=name, configured=configured)
 
+    def release(self) -> None:
+        """Let the adapter give back the device memory that it keeps between backwards."""
+        if release := getattr(self.module, "release", None):
+            release()
+
     def prepare(self, inputs: Inputs) -> Callable[[], Grads]:
         """Do all that is not the backward; return the backward."""
         configured = self.config_of(inputs.case)

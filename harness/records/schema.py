@@ -214,7 +214,10 @@ class RowRecord(Record):
     kernels: list[Kernel] | None = None
     kernel_totals: KernelTotals | None = None
     kernels_note: OptionalReason = Field(default=None, description="why the kernels are unknown or in doubt")
-    peak_extra_bytes: Whole | None = Field(default=None, description="device memory beyond inputs and gradients")
+    peak_extra_bytes: Whole | None = Field(
+        default=None,
+        description="beyond inputs and gradients, on the device: kept since before it was prepared, or taken by a call",
+    )
     prepare_s: float | None = Field(default=None, description="forward and compilation, before anything is timed")
     other_engines_us: dict[str, float] = Field(default={}, description="what engines that are not ours read")
     contexts: dict[str, ContextRecord] | None = Field(default=None, description="besides cold, which `timing` is of")

@@ -81,8 +81,9 @@ def _functions(module: ModuleType) -> Iterator[str]:
         yield f"prepare {fault}"
     if hasattr(module, "missing") and (fault := _call_fault(module.missing, [])) and _call_fault(module.missing, value):
         yield f"missing {fault}"
-    if hasattr(module, "misconfigured") and (fault := _call_fault(module.misconfigured, ["device"])):
-        yield f"misconfigured {fault}"
+    for name, arguments in (("misconfigured", ["device"]), ("release", list[str]())):
+        if hasattr(module, name) and (fault := _call_fault(getattr(module, name), arguments)):
+            yield f"{name} {fault}"
 
 
 def _call_fault(function: Any, arguments: list[str], options: Collection[str] = ()) -> str | None:

@@ -35,11 +35,15 @@ MOST_LEFT_BYTES = 1 << 26  # device memory that a failed implementation may stil
 
 @dataclass(frozen=True)
 class Prepared:
-    """A backward after its first call: the seconds until then, whether Triton interpreted it, and any harm it did."""
+    """A backward after its first call, which Triton may have interpreted, and any harm that did.
+
+    `seconds` have passed since before it was prepared, and `kept_bytes` of device memory are in use since then.
+    """
 
     backward: Callable[[], Grads]
     inputs: Inputs
     seconds: float
+    kept_bytes: int
     interpreted: bool
     harm: Reason | None
 
@@ -142,10 +146,11 @@ class Trial:
             self.rows.watch(name, "verify")
             result = self._verify(implementation, prepared)
             untimed = self._untimed(implementation, prepared)
+            extra_bytes = None if result.extra_bytes is None else result.extra_bytes + prepared.kept_bytes
             row = self.rows.row(name, result.status, result.reason).model_copy(
                 update={
                     "verification": result.verification,
-                    "peak_extra_bytes": result.extra_bytes,
+                    "peak_extra_bytes": extra_bytes,
                     "notes": [*_notes(implementation, self.case), *result.notes],
                     "chosen": prepared.backward.what if isinstance(prepared.backward, Chosen) else None,
                     "prepare_s": round(prepared.seconds, 3),
@@ -177,6 +182,8 @@ class Trial:
         Changes to the process since `before` are undone, except to the environment, which libraries set as they load.
         """
         self.rows.watch(implementation.name, "prepare")
+        implementation.release()
+        begun_bytes = _device_bytes(self.case)
         begun_s = time.monotonic()
         inputs = self.inputs.views()  # so that autograd does not refuse this backward for another one's writes
         try:
@@ -196,7 +203,9 @@ class Trial:
             before.restore()
         fault = precision.malformed(inputs, answer)
         harm = fault or robustness.harm(self.pristine, inputs, answer, implementation.in_place)
-        return Prepared(backward, inputs, seconds, bool(interpreted), harm)
+        del answer
+        kept_bytes = max(0, _device_bytes(self.case) - begun_bytes)
+        return Prepared(backward, inputs, seconds, kept_bytes, bool(interpreted), harm)
 
     def _verify(self, implementation: Implementation, prepared: Prepared) -> VerifyResult:
         """Verify an implementation; one whose first call did harm is wrong, and is not called again."""

@@ -77,7 +77,7 @@ def _how_to_read(comparison: Comparison) -> str:
     lines = [
         f"- {figures.RHO}; {figures.LEGEND}.",
         "- deterministic: after 50 runs with the same bits, fewer than 3 in 50 runs differ, at 95 %.",
-        "- extra memory: device memory beyond inputs and gradients.",
+        "- extra memory: beyond inputs and gradients, kept since before it was prepared or taken by a call.",
     ]
     if comparison.timed:
         lines = [

@@ -180,6 +180,7 @@ TAKES_CASE = "takes (), and is called with (case)"
         ("def notes(): return []", f"notes {TAKES_CASE}"),
         ("def missing(what): return None", "missing takes (what), and is called with ()"),
         ("def misconfigured(): return None", "misconfigured takes (), and is called with (device)"),
+        ("def release(case): pass", "release takes (case), and is called with ()"),
         ("unsupported = None", "unsupported must be a function"),
         ("def prepare(): pass", "prepare takes (), and is called with (inputs)"),
         ("def prepare(inputs, *, more): pass", "prepare takes (inputs, *, more), and is called with (inputs)"),

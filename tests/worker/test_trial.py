@@ -16,12 +16,12 @@ from harness.records.schema import ConditionsRecord, Kernel, KernelTotals
 from harness.records.settings import Settings
 from harness.run.resolve import for_later_process
 from harness.timing.breakdown import Breakdown
-from harness.verify import reference
+from harness.verify import reference, verifier
 from harness.worker import contenders, rows, trial
 from harness.worker.messages import Try
 from harness.worker.rows import SpoiltError
 from harness.worker.trial import Trial, warm
-from tests.mutants.maths import gradients, implementation
+from tests.mutants.maths import gradients, honest, implementation
 from tests.wording import judged, worded
 
 RMS = NormCase("rms", 16, 32, device="cpu")
@@ -97,6 +97,21 @@ def test_honest_implementation_is_ok_and_timed():
     assert row.timing.proven
     assert (row.timing.group, row.timing.flush) == ("g7", "clean")
     assert row.prepare_s >= 0
+
+
+def test_extra_memory_counts_what_is_kept_since_before_it_was_prepared(monkeypatch):
+    kept = Counter(scratch=1 << 20)  # of an earlier case
+
+    def prepare(inputs):
+        kept["scratch"] += 1 << 20
+        return honest(inputs)
+
+    monkeypatch.setattr(trial, "_device_bytes", lambda case: kept.total())
+    monkeypatch.setattr(verifier, "_with_peak", lambda inputs, backward: (backward(), 24))
+    keeping = implementation("keeping", prepare, release=kept.clear)
+    done = Session(implementation("honest"), keeping).run()
+    assert done.row("honest").peak_extra_bytes == 24
+    assert done.row("keeping").peak_extra_bytes == 24 + (1 << 20)
 
 
 def test_blocks_have_baseline_twice_and_the_add():
