@@ -5,6 +5,11 @@
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # what follows takes a second to import, in which an interrupt may come
+    from harness import interrupts
+
+    interrupts.main()  # imports this file under its own name, and exits
+
 import signal
 import sys
 import time
@@ -22,6 +27,7 @@ from harness.answer import exit_code_of_rows, measure_and_report, print_resume_h
 from harness.defaults import OWN_IMPL
 from harness.engine_version import ENGINE_VERSION
 from harness.errors import UnavailableError, UsageError, printable
+from harness.interrupts import Interrupts
 from harness.records.contexts import COLD
 from harness.records.file import load
 from harness.records.schema import RANKED
@@ -58,7 +64,7 @@ def normbwd(
     """Tell which norm backward is right, deterministic and fastest on this GPU, by how much, and how sure that is."""
 
 
-ENDING_SIGNALS = [each for each in signal.Signals if each.name in ("SIGTERM", "SIGHUP", "SIGQUIT")]
+ENDING_SIGNALS = [each for each in signal.Signals if each.name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")]
 FLEET_OPTIONS = ("fleet", "kinds", "gpus", "mixed", "dry_run")
 CLAIM_DEFAULT = f"(default: {PROCESSES_OF_A_CLAIM}; with --quick 1)"
 UNFINISHED = "folder of unfinished runs (default: runs/publish-DEVICE)"
@@ -353,10 +359,10 @@ def list_(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; exits with the code of the answer. SIGTERM, SIGHUP and SIGQUIT end it as Ctrl-C does."""
     make_forgiving()
-    before = {number: signal.getsignal(number) for number in ENDING_SIGNALS}
+    before, interrupts = {number: signal.getsignal(number) for number in ENDING_SIGNALS}, Interrupts()
     for number, handler in before.items():
         if handler != signal.SIG_IGN:  # `nohup` ignores SIGHUP
-            signal.signal(number, signal.default_int_handler)
+            signal.signal(number, interrupts)
     try:
         _refuse_unusable(sys.argv[1:] if arguments is None else arguments)
         code = app(arguments, prog_name="normbwd", standalone_mode=False)  # errors are printed below, in one line
@@ -397,7 +403,3 @@ def _complain(text: str) -> None:
     Console(stderr=True, soft_wrap=True, emoji=False).print(
         f"[red]error:[/red] {escape(printable(text))}", highlight=False
     )
-
-
-if __name__ == "__main__":
-    main()

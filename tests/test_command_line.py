@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,11 +14,13 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
+import reports
 from harness.__main__ import main
 from harness.devices import DeviceFacts
 from harness.errors import UnavailableError, UsageError
 from harness.fleet import preview
 from harness.fleet.preview import Durations
+from harness.interrupts import Interrupts
 from harness.records.file import ResultsFile, load
 from harness.records.reasons import Reason
 from harness.records.run_records import ImplRecord
@@ -35,6 +38,7 @@ from reports.published import documents as written
 from tests.fake_worker import Ready
 from tests.results_factory import mixed, row, timing
 
+ROOT = Path(__file__).parents[1]
 CPU = DeviceFacts("cpu", "Some CPU", "x86_64", l2_bytes=1 << 20)
 GPU = DeviceFacts("cuda", "NVIDIA H200", "sm_90", l2_bytes=60 << 20, uuid="1234")
 HELLO = Hello(
@@ -447,6 +451,86 @@ def test_an_interrupt_before_the_first_row(workers, capsys):
     assert "results: run/results.jsonl, in which nothing was measured yet" in shown.err
 
 
+def test_more_interrupts_change_nothing(workers, folder, capsys, monkeypatch):
+    """Whether they come while the worker is ended, while the file is closed, or while the report is written."""
+
+    def interrupted_thrice(function):
+        def call(*arguments, **named):
+            for _ in range(3):
+                os.kill(os.getpid(), signal.SIGINT)
+            return function(*arguments, **named)
+
+        return call
+
+    def interrupt():
+        for owner, name in ((workers, "kill"), (ResultsFile, "close"), (reports, "write_compared")):
+            monkeypatch.setattr(owner, name, interrupted_thrice(getattr(owner, name)))
+        os.kill(os.getpid(), signal.SIGINT)
+
+    workers.statuses["liger"] = interrupt
+    before = signal.getsignal(signal.SIGINT)
+    assert typed("bench --shapes 4x8 --norm rms --out run") == 130
+    assert signal.getsignal(signal.SIGINT) == before
+    assert "quack" in (folder / "run" / "report.md").read_text()
+    assert load(folder / "run" / "results.jsonl").end.interrupted
+    assert "\nresults: run/results.jsonl\n" in capsys.readouterr().err
+
+
+def test_an_interrupt_as_a_worker_ends_is_one_of_a_run(workers, folder, capsys, monkeypatch):
+    kill = workers.kill
+    monkeypatch.setattr(workers, "kill", lambda worker: kill(worker) or os.kill(os.getpid(), signal.SIGINT))
+    assert typed("bench --shapes 4x8 --norm rms --out run") == 130
+    assert "nothing was measured" not in capsys.readouterr().err
+    assert (folder / "run" / "report.md").exists()
+
+
+def test_a_second_interrupt_after_a_while_ends_what_the_first_one_left(monkeypatch):
+    now_s = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: now_s[0])
+    handler, raised = Interrupts(), []
+    for now_s[0] in (100.0, 100.1, 104.9, 105.0, 105.1):
+        try:
+            handler(signal.SIGINT, None)
+        except KeyboardInterrupt:
+            raised.append(now_s[0])
+    assert raised == [100.0, 105.0]
+
+
+INTERRUPTED_PROGRAM = """
+import atexit, os, runpy, signal, sys
+from importlib.abc import MetaPathFinder
+
+def interrupt():
+    for _ in range(5):
+        os.kill(os.getpid(), signal.SIGINT)
+
+class Interrupting(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "{module}":
+            interrupt()
+
+sys.meta_path.insert(0, Interrupting())
+atexit.register(interrupt)
+sys.argv = ["normbwd", "list", "suites"]
+{start}
+"""
+AS_A_COMMAND = "from harness.interrupts import main; main()"
+AS_A_MODULE = "runpy.run_module('harness', run_name='__main__', alter_sys=True)"
+
+
+@pytest.mark.parametrize("start", [AS_A_COMMAND, AS_A_MODULE], ids=["command", "module"])
+@pytest.mark.parametrize(
+    ("module", "code", "error"), [("typer", 130, INTERRUPTED), ("harness.run.listing", 130, INTERRUPTED), ("no", 0, "")]
+)
+def test_interrupts_while_a_command_is_imported_and_while_it_ends(start, module, code, error):
+    program = INTERRUPTED_PROGRAM.format(start=start, module=module)
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=False
+    )
+    assert (ended.returncode, ended.stderr.strip()) == (code, error)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
 def test_what_ends_a_program_ends_a_run_as_ctrl_c_does(workers, folder, number):
     before = signal.signal(number, signal.SIG_DFL)  # the tests themselves may run under nohup
@@ -600,6 +684,16 @@ def test_a_full_disk_is_told_in_one_line(workers, folder, capsys, monkeypatch):
     assert typed("bench --shapes 4x8 --norm rms --out run --resume") == 4
     message = f"error: cannot write {full}: No space left on device; what is done is kept\n"
     assert capsys.readouterr().err == f"starting a worker\n{message}"
+
+
+@pytest.mark.parametrize("change", [shutil.rmtree, lambda run: run.rename("elsewhere")])
+def test_a_folder_that_goes_away_is_noticed_at_the_next_row(workers, folder, capsys, change):
+    workers.statuses["torch-eager"] = lambda: (change(folder / "run"), Row(row("torch-eager", None, status="wrong")))[1]
+    assert typed("bench --shapes 4x8,4x16 --norm rms --out run") == 4
+    assert capsys.readouterr().err == (
+        "starting a worker\nerror: run/results.jsonl was deleted or moved while it was written; "
+        "begin a new run, or --resume where it is now\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ what a line holds.
 from __future__ import annotations
 
 import bz2
+import errno
 import gzip
 import os
 import threading
@@ -133,6 +134,12 @@ class ResultsFile:
         try:
             with self._lock:
                 self._write(line)
+                if not os.path.samestat(os.stat(self.path), os.fstat(self._stream.fileno())):
+                    raise FileNotFoundError(errno.ENOENT, "another file is there now")
+        except FileNotFoundError as error:
+            raise UnavailableError(
+                f"{self.path} was deleted or moved while it was written; begin a new run, or --resume where it is now"
+            ) from error
         except OSError as error:  # most often, the disk is full
             raise UnavailableError(f"cannot write {self.path}: {error.strerror}; what is done is kept") from error
 

@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Generator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,7 +32,7 @@ from harness.run.invocation import Invocation
 from harness.run.plan import Job, cells, plan, plan_verification, select, with_torch
 from harness.run.process import LocalWorker, Worker, start_worker
 from harness.run.progress import Display
-from harness.run.provenance import device_record, own_revision, why_no_revision
+from harness.run.provenance import device_record, own_revision
 from harness.run.resolve import check, contexts_left_out, resolved, selftests_on
 from harness.run.runner import Runner
 from harness.sanitizer import check as sanitizer
@@ -83,22 +83,22 @@ def bench(
         display.say("starting a worker")
         known = known and _with_others_of_now(known)
         first = start_worker(replace(invocation.start(), asked=known is None), log, invocation.time_limit_s)
+        path = None
         try:
-            hello = known or first.hello
-            planned = plan_run(invocation, hello)
-            if planned.left_out:
-                display.say(planned.left_out)
-            if why := why_no_revision():
-                display.say(f"no revision of normbwd is recorded: {why}")
-            device = device_record(planned.profile, planned.facts)
-            path, jobs = open_results(invocation, planned, hello, device)
-            try:
+            with ExitStack() as stack:
+                stack.callback(first.worker.kill)
+                hello = known or first.hello
+                planned = plan_run(invocation, hello)
+                if planned.left_out:
+                    display.say(planned.left_out)
+                device = device_record(planned.profile, planned.facts)
+                path, jobs = open_results(invocation, planned, hello, device)
                 with opening.claimed(path):
                     _run(invocation, planned, jobs, ResultsFile(path), first.worker, log, display, deadline)
-            except KeyboardInterrupt as interrupt:
-                raise InterruptedRun(path) from interrupt
-        finally:
-            first.worker.kill()
+        except KeyboardInterrupt as interrupt:
+            if path is None:
+                raise
+            raise InterruptedRun(path) from interrupt
     return path
 
 
