@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from harness.records.reasons import Reason
 from harness.records.schema import ErrorClass, Status, TensorCheck, Verification
@@ -71,7 +71,7 @@ def join_verifications(verifications: Sequence[Verification]) -> Checked:
     """
     repeated = [verification for verification in verifications if verification.repeats > 1]
     return Checked(
-        errors=_worst_of_each([dict[str, TensorCheck](verification.tensors.items()) for verification in verifications]),
+        errors=_worst_of_each(verification.tensors for verification in verifications),
         repeats=sum(verification.repeats for verification in repeated),
         differing=sum(verification.differing for verification in repeated),
         differing_in=tuple(dict.fromkeys(name for verification in repeated for name in verification.differing_in)),
@@ -79,7 +79,8 @@ def join_verifications(verifications: Sequence[Verification]) -> Checked:
         cells=max((verification.cells for verification in verifications), default=1),
         conditions=_conditions(verifications),
         invariance=_findings(
-            [{what: (finding,) for what, finding in verification.invariance.items()} for verification in verifications]
+            {change: (finding,) for change, finding in verification.invariance.items()}
+            for verification in verifications
         ),
     )
 
@@ -90,17 +91,13 @@ def join_files(checks: Sequence[Checked]) -> Checked:
     A file in which bits differed comes before files in which none did. Without files, the result checked nothing.
     """
     if not checks:
-        return Checked({}, 0, 0, ())
-    chosen = max(checks, key=lambda checked: (bool(checked.differing), checked.moved, checked.repeats))
-    return Checked(
-        errors=_worst_of_each([checked.errors for checked in checks]),
-        repeats=chosen.repeats,
-        differing=chosen.differing,
-        differing_in=chosen.differing_in,
-        compared=chosen.compared,
+        return join_verifications(())
+    return replace(
+        max(checks, key=lambda checked: (bool(checked.differing), checked.moved, checked.repeats)),
+        errors=_worst_of_each(checked.errors for checked in checks),
         cells=max(checked.cells for checked in checks),
-        conditions=add_up([checked.conditions for checked in checks]),
-        invariance=_findings([checked.invariance for checked in checks]),
+        conditions=add_up(checked.conditions for checked in checks),
+        invariance=_findings(checked.invariance for checked in checks),
     )
 
 
@@ -117,20 +114,20 @@ def worst_class(classes: Iterable[ErrorClass | None]) -> ErrorClass | None:
     return next((error_class for error_class in reversed(ERROR_CLASSES) if error_class in present), None)
 
 
-def add_up(checks: Sequence[Mapping[str, Runs]]) -> dict[str, Runs]:
+def add_up(checks: Iterable[Mapping[str, Runs]]) -> dict[str, Runs]:
     """The sum of the runs of each condition."""
     return {name: sum(runs, Runs()) for name, runs in _by_name(checks).items()}
 
 
-def _worst_of_each(all_errors: Sequence[Mapping[str, TensorCheck]]) -> dict[str, TensorCheck]:
+def _worst_of_each(all_errors: Iterable[Mapping[Any, TensorCheck]]) -> dict[str, TensorCheck]:
     return {name: worst_error(errors) for name, errors in _by_name(all_errors).items()}
 
 
-def _findings(all_findings: Sequence[Mapping[str, Sequence[Reason]]]) -> dict[str, tuple[Reason, ...]]:
+def _findings(all_findings: Iterable[Mapping[str, Iterable[Reason]]]) -> dict[str, tuple[Reason, ...]]:
     return {change: tuple(dict.fromkeys(chain(*findings))) for change, findings in _by_name(all_findings).items()}
 
 
-def _by_name(mappings: Sequence[Mapping[str, _Value]]) -> dict[str, list[_Value]]:
+def _by_name(mappings: Iterable[Mapping[Any, _Value]]) -> dict[str, list[_Value]]:
     """The values of each name in any of these."""
     values: dict[str, list[_Value]] = {}
     for name, value in chain.from_iterable(mapping.items() for mapping in mappings):
@@ -146,28 +143,17 @@ def worst_error(checks: Sequence[TensorCheck]) -> TensorCheck:
     worst = max(checks, key=lambda check: math.inf if math.isnan(check.rho) else check.rho)
     rows = [check.worst_row for check in checks if check.worst_row is not None]
     in_fp32 = [check.fp32_relative_rms for check in checks if check.fp32_relative_rms is not None]
-    return worst.model_copy(
-        update={
-            "error_class": worst_class(check.error_class for check in checks),
-            "worst_row": max(rows, default=None),
-            "fp32_relative_rms": max(in_fp32, default=None),
-        }
-    )
+    changes = {"worst_row": max(rows, default=None), "fp32_relative_rms": max(in_fp32, default=None)}
+    return worst.model_copy(update={**changes, "error_class": worst_class(check.error_class for check in checks)})
 
 
 def _conditions(verifications: Sequence[Verification]) -> dict[str, Runs]:
     """The runs of each condition, and as a condition of their own the processes after the first."""
-    conditions = add_up(
-        [
-            {
-                check.condition: Runs(
-                    check.runs, check.differing, tuple(check.differing_in), (check.skipped,) if check.skipped else ()
-                )
-            }
-            for verification in verifications
-            for check in verification.conditions
-        ]
-    )
+    conditions: dict[str, Runs] = {}
+    for check in (check for verification in verifications for check in verification.conditions):
+        skipped = (check.skipped,) if check.skipped else ()
+        runs = Runs(check.runs, check.differing, tuple(check.differing_in), skipped)
+        conditions[check.condition] = conditions.get(check.condition, Runs()) + runs
     prints = [verification.fingerprint for verification in verifications if verification.fingerprint is not None]
     if len(prints) > 1:
         conditions[NEW_PROCESS] = Runs(len(prints) - 1, sum(fingerprint != prints[0] for fingerprint in prints))

@@ -50,7 +50,10 @@ class DeviceState:
 
 def device_state(records: Sequence[ConditionsRecord]) -> DeviceState:
     """The state over all records, each of which is one case in one process."""
-    reasons = dict.fromkeys(reason for record in records for reason, blocks in record.throttled.items() if blocks)
+    throttled: dict[str, list[ConditionsRecord]] = {}
+    for record in records:
+        for reason in (reason for reason, blocks in record.throttled.items() if blocks):
+            throttled.setdefault(reason, []).append(record)
     return DeviceState(
         cases=_cases(records),
         sm_clock_mhz=_reading([(record, record.sm_clock_mhz) for record in records]),
@@ -58,11 +61,8 @@ def device_state(records: Sequence[ConditionsRecord]) -> DeviceState:
         power_w=_reading([(record, record.power_w) for record in records]),
         temperature_c=_reading([(record, record.temperature_c) for record in records]),
         throttled={
-            reason: (
-                _cases(record for record in records if record.throttled.get(reason)),
-                sum(len(record.throttled.get(reason, ())) for record in records),
-            )
-            for reason in reasons
+            reason: (_cases(held), sum(len(record.throttled[reason]) for record in held))
+            for reason, held in throttled.items()
         },
         shared_cases=_cases(record for record in records if record.other_processes),
         other_processes=max((record.other_processes for record in records), default=0),

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
+from typing import NamedTuple
 
 from harness.analysis.statistics import spans_agree
 from harness.records.schema import Budget, Kernel, KernelTotals
 
 
-@dataclass(frozen=True)
-class Segment:
+class Segment(NamedTuple):
     """A stretch of time, in microseconds from the first kernel's begin; `kernel` is None in a gap."""
 
     start_us: float
@@ -38,11 +37,6 @@ def segments(kernels: Sequence[Kernel]) -> list[Segment]:
             line.append(Segment(begin, end - begin, ordinal))
             reached = end
     return line
-
-
-def gaps_us(totals: KernelTotals) -> float:
-    """The time inside the span in which no kernel runs."""
-    return totals.span_us - totals.union_us
 
 
 def disagreement_us(totals: KernelTotals | None, budget: Budget | None) -> float | None:

@@ -11,7 +11,7 @@ from harness.analysis.comparison import Comparison
 from harness.analysis.joining import GRAVEST_FIRST, Joined
 from harness.cases import Norm, NormCase
 from harness.records.reasons import Reason, together
-from harness.records.run_records import ImplRecord, RunRecord
+from harness.records.run_records import RunRecord
 from harness.records.schema import Status
 
 FAILED: tuple[Status, ...] = ("wrong", "impossible", "crashed", "timeout", "oom")
@@ -40,14 +40,14 @@ def join_outcomes(runs: Sequence[Comparison]) -> list[Outcome]:
     Where files of different revisions ran the same implementation on the same case, the file that was started last
     counts. A file in which the implementation was not installed does not count where another file ran it.
     """
-    joined_by_impl: dict[tuple[NormCase, str], list[tuple[RunRecord, Joined]]] = {}
+    results: dict[NormCase, dict[str, list[tuple[RunRecord, Joined]]]] = {}
     for comparison in runs:
         for case in comparison.cases:
-            for (impl, role), joined in case.joined.items():
-                if role == "impl":
-                    joined_by_impl.setdefault((case.case, impl), []).append((comparison.run, joined))
-    implementations = [impl for comparison in runs for impl in comparison.run.implementations]
-    return _in_order([_outcome(_latest(joined_results)) for joined_results in joined_by_impl.values()], implementations)
+            for impl, joined in case.joined.impls.items():
+                results.setdefault(case.case, {}).setdefault(impl, []).append((comparison.run, joined))
+    named = dict.fromkeys(impl.name for comparison in runs for impl in comparison.run.implementations)
+    named |= dict.fromkeys(impl for of_case in results.values() for impl in of_case)
+    return [_outcome(_latest(of_case[impl])) for of_case in results.values() for impl in named if impl in of_case]
 
 
 def norms(outcomes: Iterable[Outcome]) -> list[Norm]:
@@ -77,14 +77,6 @@ def tally(outcomes: Iterable[Outcome]) -> Counter[Status]:
     return Counter(outcome.status for outcome in outcomes)
 
 
-def _in_order(outcomes: Sequence[Outcome], implementations: Iterable[ImplRecord]) -> list[Outcome]:
-    """Case by case as they come, and within a case as the run knows its implementations."""
-    named = dict.fromkeys([*(impl.name for impl in implementations), *(outcome.impl for outcome in outcomes)])
-    cases = {case: place for place, case in enumerate(dict.fromkeys(outcome.case for outcome in outcomes))}
-    names = {name: place for place, name in enumerate(named)}
-    return sorted(outcomes, key=lambda outcome: (cases[outcome.case], names[outcome.impl]))
-
-
 def _latest(results: Sequence[tuple[RunRecord, Joined]]) -> list[Joined]:
     """The results of the revision that ran last; results `missing` count only where there are no others."""
     tried = [(run, joined) for run, joined in results if joined.status != "missing"] or results
@@ -93,16 +85,8 @@ def _latest(results: Sequence[tuple[RunRecord, Joined]]) -> list[Joined]:
 
 
 def _outcome(results: Sequence[Joined]) -> Outcome:
-    status = min(results, key=lambda joined: GRAVEST_FIRST.index(joined.status)).status
+    status = min((joined.status for joined in results), key=GRAVEST_FIRST.index)
     reasons = dict.fromkeys(joined.reason for joined in results if joined.status == status and joined.reason)
-    return Outcome(
-        case=results[0].case,
-        impl=results[0].impl,
-        status=status,
-        reason=together(tuple(reasons)),
-        checked=join_files([_checked(joined) for joined in results]),
-    )
-
-
-def _checked(joined: Joined) -> Checked:
-    return join_verifications([row.verification for row in joined.rows if row.verification])
+    verifications = [[row.verification for row in joined.rows if row.verification] for joined in results]
+    checked = join_files([join_verifications(of_file) for of_file in verifications])
+    return Outcome(results[0].case, results[0].impl, status, together(tuple(reasons)), checked)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harness.analysis.case_comparison import CaseComparison, Entry
@@ -12,10 +12,12 @@ from harness.analysis.joining import TIMES_T0
 from harness.analysis.statistics import geomean
 from harness.analysis.summary import Geomean
 from harness.cases import Norm, NormCase
-from harness.cases.models import MODELS, TOKENS, Model
+from harness.cases.models import MODELS, TOKENS
 from harness.cases.unfused import WITH_TORCH
 from harness.records.contexts import COLD, HOST
 from harness.records.schema import Budget
+
+Calls = Sequence[tuple[int, CaseComparison]]  # of a model: how often a step calls the norm, and its case
 
 
 @dataclass(frozen=True)
@@ -48,39 +50,33 @@ def every_context(comparison: Comparison) -> tuple[Comparison, ...]:
 
 def training_step(comparison: Comparison) -> list[StepRow]:
     """A row for each implementation that was timed, norm by norm, best in the cold context first."""
-    norms: dict[Norm, None] = dict.fromkeys(case.case.norm for case in comparison.cases)
-    rows: list[StepRow] = []
-    for norm in norms:
-        means = [
-            mean for context in every_context(comparison) for mean in context.summary.geomeans if mean.norm == norm
-        ]
-        for impl in dict.fromkeys(mean.impl for mean in means):
-            cells = tuple(_cell(comparison, context, impl, norm) for context in every_context(comparison))
-            rows.append(StepRow(impl, norm, cells))
-    return rows
+    contexts = every_context(comparison)
+    norms = dict.fromkeys(case.case.norm for case in comparison.cases)
+    means = [mean for context in contexts for mean in context.summary.geomeans]
+    timed = dict.fromkeys((norm, mean.impl) for norm in norms for mean in means if mean.norm == norm)
+    return [
+        StepRow(impl, norm, tuple(_cell(comparison, context, impl, norm) for context in contexts))
+        for norm, impl in timed
+    ]
 
 
 def _cell(comparison: Comparison, context: Comparison, impl: str, norm: Norm) -> StepCell:
-    alone = {case.case: case.entry(impl) for case in comparison.cases if case.case.norm == norm}
-    here = [(case.case, case.entry(impl)) for case in context.cases if case.case.norm == norm]
-    timed = [(alone.get(case), entry) for case, entry in here if entry and entry.standing in ("ranked", "unranked")]
-    entries = [(before, entry) for before, entry in timed if not entry.usually_waits]
-    if context.context == HOST:
-        times = [entry.median_us for _, entry in entries if entry.median_us]
-    elif context.context == COLD:
-        times = []
+    here = {case.case: case.entry(impl) for case in context.cases if case.case.norm == norm}
+    timed = {case: entry for case, entry in here.items() if entry and entry.standing in ("ranked", "unranked")}
+    times_us = {case: entry.median_us for case, entry in timed.items() if entry.median_us and not entry.usually_waits}
+    if context.context == COLD:
+        times: list[float] = []
+    elif context.context == HOST:
+        times = list(times_us.values())
     else:
-        times = [
-            entry.median_us / before.median_us
-            for before, entry in entries
-            if entry.median_us and before and before.median_us
-        ]
-    means = context.summary.geomeans
+        alone = {case.case: case.entry(impl) for case in comparison.cases if case.case in times_us}
+        alone_us = {case: entry.median_us for case, entry in alone.items() if entry and entry.median_us}
+        times = [us / alone_us[case] for case, us in times_us.items() if case in alone_us]
     return StepCell(
-        speedup=next((mean for mean in means if (mean.impl, mean.norm) == (impl, norm)), None),
+        speedup=next((mean for mean in context.summary.geomeans if (mean.impl, mean.norm) == (impl, norm)), None),
         time=geomean(times) if times else None,
         longest=max(times, default=None),
-        waits=len(timed) - len(entries),
+        waits=sum(entry.usually_waits for entry in timed.values()),
     )
 
 
@@ -119,13 +115,19 @@ def spending(cases: Sequence[CaseComparison], budget: Budget | None) -> list[Spe
     `budget` is the engine's own error, of which t0 is the most that a short time may be off by.
     """
     by_case = {_as_listed(case.case): case for case in cases}
-    if len(by_case) < len(cases):
-        return []
+    t0_us = budget.t0_us if budget else 0.0
     spendings: list[Spending] = []
-    for tokens in TOKENS:
-        models = [model for model in MODELS if all(call.case(tokens) in by_case for call in model.calls)]
-        if models:
-            spendings.append(_spending(tokens, models, by_case, budget))
+    for tokens in TOKENS if len(by_case) == len(cases) else ():
+        called: dict[str, Calls] = {
+            model.name: [(call.times, by_case[call.case(tokens)]) for call in model.calls]
+            for model in MODELS
+            if all(call.case(tokens) in by_case for call in model.calls)
+        }
+        if called:
+            every = [case for calls in called.values() for _, case in calls]
+            names = sorted({entry.impl.removesuffix(WITH_TORCH) for case in every for entry in case.entries})
+            spenders = [spender for name in names if any((spender := _spender(name, called, t0_us)).ms.values())]
+            spendings.append(Spending(tokens, tuple(called), _add(called, t0_us), tuple(sorted(spenders, key=_place))))
     return spendings
 
 
@@ -134,67 +136,44 @@ def _as_listed(case: NormCase) -> NormCase:
     return replace(case, dtype="bf16", weight_dtype="bf16", eps=1e-5, device="cuda")
 
 
-def _spending(
-    tokens: int, models: Sequence[Model], by_case: Mapping[NormCase, CaseComparison], budget: Budget | None
-) -> Spending:
-    t0_us = budget.t0_us if budget else 0.0
-    called = {model.name: [(call.times, by_case[call.case(tokens)]) for call in model.calls] for model in models}
-    names = {
-        entry.impl.removesuffix(WITH_TORCH) for calls in called.values() for _, case in calls for entry in case.entries
-    }
-    spenders = [spender for name in sorted(names) if any((spender := _spender(name, called, t0_us)).ms.values())]
-    return Spending(
-        tokens=tokens,
-        models=tuple(called),
-        add=_add(called, budget),
-        spenders=tuple(sorted(spenders, key=_place)),
-    )
+def _spender(impl: str, called: Mapping[str, Calls], t0_us: float) -> Spender:
+    def time(case: CaseComparison) -> tuple[float | None, bool]:
+        entry = _timed(case, impl)
+        return (entry.median_us, entry.only_too_short) if entry else (None, False)
+
+    used = {model: [_timed(case, impl) for _, case in calls] for model, calls in called.items()}
+    whole = {model: [entry for entry in entries if entry] for model, entries in used.items() if None not in entries}
+    bits = {entry.other_bits for entries in whole.values() for entry in entries}
+    with_torch = {model for model, entries in whole.items() if any(entry.impl != impl for entry in entries)}
+    worst = next((where for where in GRAVEST_BITS if where in bits), None)
+    return Spender(impl, *_spent(called, time, t0_us), frozenset(with_torch), worst)
 
 
-def _spender(impl: str, called: Mapping[str, Sequence[tuple[int, CaseComparison]]], t0_us: float) -> Spender:
+def _add(called: Mapping[str, Calls], t0_us: float) -> Spender:
+    def time(case: CaseComparison) -> tuple[float | None, bool]:
+        return case.add_us, case.add_us is not None and case.add_us < TIMES_T0 * t0_us
+
+    return Spender("same-traffic add", *_spent(called, time, t0_us))
+
+
+def _spent(
+    called: Mapping[str, Calls], time: Callable[[CaseComparison], tuple[float | None, bool]], t0_us: float
+) -> tuple[dict[str, float | None], dict[str, float]]:
+    """The ms of each model, and how far off they may be; `time` is that of a case in us, and whether it is short."""
     ms: dict[str, float | None] = {}
     error_ms: dict[str, float] = {}
-    used: list[Entry] = []
-    with_torch: set[str] = set()
     for model, calls in called.items():
-        entries = [(times, _timed(case, impl) or _timed(case, impl + WITH_TORCH)) for times, case in calls]
-        ms[model] = _sum([(times, entry.median_us if entry else None) for times, entry in entries])
-        error_ms[model] = sum(times * t0_us for times, entry in entries if entry and entry.only_too_short) / 1e3
-        if ms[model] is not None:
-            used += [entry for _, entry in entries if entry]
-            with_torch |= {model for _, entry in entries if entry and entry.impl != impl}
-    return Spender(
-        impl,
-        ms,
-        error_ms,
-        with_torch=frozenset(with_torch),
-        other_bits=next((where for where in GRAVEST_BITS if any(entry.other_bits == where for entry in used)), None),
-    )
-
-
-def _add(called: Mapping[str, Sequence[tuple[int, CaseComparison]]], budget: Budget | None) -> Spender:
-    t0_us = budget.t0_us if budget else 0.0
-    short = {
-        model: sum(times for times, case in calls if case.add_us and case.add_us < TIMES_T0 * t0_us)
-        for model, calls in called.items()
-    }
-    return Spender(
-        "same-traffic add",
-        {model: _sum([(times, case.add_us) for times, case in calls]) for model, calls in called.items()},
-        {model: times * t0_us / 1e3 for model, times in short.items()},
-    )
+        timed = [(times, *time(case)) for times, case in calls]
+        known_us = [times * us for times, us, _ in timed if us is not None]
+        ms[model] = sum(known_us) / 1e3 if len(known_us) == len(timed) else None
+        error_ms[model] = sum(times for times, _, short in timed if short) * t0_us / 1e3
+    return ms, error_ms
 
 
 def _timed(case: CaseComparison, impl: str) -> Entry | None:
     """An entry that ranks, or does not for the length of its time alone: in a sum that is a known error."""
-    entry = case.entry(impl)
-    return entry if entry and (entry.standing == "ranked" or entry.only_too_short) else None
-
-
-def _sum(times_us: Sequence[tuple[int, float | None]]) -> float | None:
-    """In ms, or None where a time is unknown."""
-    known = [times * us for times, us in times_us if us is not None]
-    return sum(known) / 1e3 if len(known) == len(times_us) else None
+    entries = (case.entry(impl), case.entry(impl + WITH_TORCH))
+    return next((entry for entry in entries if entry and (entry.standing == "ranked" or entry.only_too_short)), None)
 
 
 def _place(spender: Spender) -> tuple[int, float, str]:

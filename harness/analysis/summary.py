@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.analysis.case_comparison import CaseComparison, Entry
@@ -71,15 +71,11 @@ class Summary:
 
 def summarise(cases: Sequence[CaseComparison], baseline: str) -> Summary:
     """Reduce cases to a summary; every part says how many cases it covers."""
-    norms: dict[Norm, None] = dict.fromkeys(case.case.norm for case in cases)
-    return Summary(
-        cases=len(cases),
-        geomeans=tuple(
-            mean for norm in norms for mean in _geomeans([c for c in cases if c.case.norm == norm], norm, baseline)
-        ),
-        wins=_wins(cases),
-        failures=_failures(cases),
-    )
+    norms: dict[Norm, list[CaseComparison]] = {}
+    for case in cases:
+        norms.setdefault(case.case.norm, []).append(case)
+    geomeans = tuple(mean for norm, of_norm in norms.items() for mean in _geomeans(of_norm, norm, baseline))
+    return Summary(len(cases), geomeans, _wins(cases), _failures(cases))
 
 
 def fastest_of_each(means: Sequence[Geomean], families: Mapping[str, str]) -> list[Geomean]:
@@ -91,50 +87,46 @@ def fastest_of_each(means: Sequence[Geomean], families: Mapping[str, str]) -> li
 
 
 def _geomeans(cases: Sequence[CaseComparison], norm: Norm, baseline: str) -> list[Geomean]:
-    speedups: dict[str, dict[str, float]] = {}
-    counted: dict[str, list[Entry]] = {}
+    counted: dict[str, dict[str, tuple[float, Entry]]] = {}  # by implementation and case
     for case in cases:
         for entry in (entry for entry in case.ranked if not entry.usually_waits):
-            value = 1.0 if entry.impl == baseline else entry.speedup.value if entry.speedup else None
-            if value is not None:
-                speedups.setdefault(entry.impl, {})[case.case.key] = value
-                counted.setdefault(entry.impl, []).append(entry)
-    common = set[str].intersection(*map(set[str], speedups.values())) if speedups else set[str]()
-    means = [
-        Geomean(
+            if entry.impl == baseline or entry.speedup:
+                value = entry.speedup.value if entry.speedup else 1.0
+                counted.setdefault(entry.impl, {})[case.case.key] = value, entry
+    common = set[str].intersection(*map(set[str], counted.values())) if counted else set[str]()
+    means: list[Geomean] = []
+    for impl, by_case in counted.items():
+        values = [value for value, _ in by_case.values()]
+        mean = Geomean(
             norm=norm,
             impl=impl,
-            value=geomean(list(by_case.values())),
-            smallest=min(by_case.values()),
-            largest=max(by_case.values()),
-            cases=len(by_case),
+            value=geomean(values),
+            smallest=min(values),
+            largest=max(values),
+            cases=len(values),
             total=len(cases),
-            common=geomean([by_case[key] for key in common]) if common else None,
+            common=geomean([by_case[key][0] for key in common]) if common else None,
             common_cases=len(common),
-            other_bits=_other_bits(counted[impl]),
+            other_bits=_other_bits(entry for _, entry in by_case.values()),
         )
-        for impl, by_case in speedups.items()
-    ]
+        means.append(mean)
     return sorted(means, key=lambda mean: (-mean.value, mean.impl))
 
 
 def _wins(cases: Sequence[CaseComparison]) -> tuple[Wins, ...]:
-    alone: dict[str, list[str]] = {}
-    tied: dict[str, list[str]] = {}
-    won: dict[str, list[Entry]] = {}
+    won: dict[str, list[tuple[str, bool, Entry]]] = {}  # the case, and whether alone
     for case in cases:
         leaders = (case.lead.impl, *case.lead.tied_with) if case.lead else ()
         for entry in (entry for entry in case.ranked if entry.impl in leaders):
-            (tied if len(leaders) > 1 else alone).setdefault(entry.impl, []).append(case.case.key)
-            won.setdefault(entry.impl, []).append(entry)
-    wins = [
-        Wins(impl, tuple(alone.get(impl, ())), tuple(tied.get(impl, ())), _other_bits(entries))
-        for impl, entries in won.items()
-    ]
+            won.setdefault(entry.impl, []).append((case.case.key, len(leaders) == 1, entry))
+    wins: list[Wins] = []
+    for impl, of_impl in won.items():
+        alone, tied = (tuple(key for key, is_alone, _ in of_impl if is_alone == asked) for asked in (True, False))
+        wins.append(Wins(impl, alone, tied, _other_bits(entry for *_, entry in of_impl)))
     return tuple(sorted(wins, key=lambda win: (-len(win.alone), -len(win.tied), win.impl)))
 
 
-def _other_bits(entries: Sequence[Entry]) -> dict[OtherBits, int]:
+def _other_bits(entries: Iterable[Entry]) -> dict[OtherBits, int]:
     return dict(Counter(entry.other_bits for entry in entries if entry.other_bits))
 
 
@@ -143,8 +135,7 @@ def _failures(cases: Sequence[CaseComparison]) -> tuple[FailedCases, ...]:
     for case in cases:
         for entry in case.failed:
             reason = entry.reason or Reason("no_reason")
-            key = entry.impl, entry.status, kind(reason)
-            failures.setdefault(key, {})[case.case.key] = reason
+            failures.setdefault((entry.impl, entry.status, kind(reason)), {})[case.case.key] = reason
     return tuple(
         FailedCases(impl, status, next(iter(reasons.values())), len(set(reasons.values())) > 1, tuple(reasons))
         for (impl, status, _), reasons in failures.items()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from harness.analysis.case_comparison import CaseComparison, Entry
 from harness.analysis.comparison import Comparison
-from harness.analysis.kernel_spans import agrees, disagreement_us, gaps_us
+from harness.analysis.kernel_spans import agrees, disagreement_us
 from harness.records.schema import Budget
 from reports import figures
 from reports.kernel_names import display_names
@@ -69,7 +69,8 @@ def _row(entry: Entry, budget: Budget | None) -> list[str]:
     if totals is None:
         return [entry_label(entry), _kernels(entry), *[figures.NOTHING] * len(FIGURES)]
     mark = DISAGREE if agrees(totals, budget) is False else ""
-    times = [totals.sum_us, totals.union_us, gaps_us(totals), totals.lead_us or None, totals.span_us, totals.event_us]
+    gaps_us = totals.span_us - totals.union_us
+    times = [totals.sum_us, totals.union_us, gaps_us, totals.lead_us or None, totals.span_us, totals.event_us]
     difference = figures.signed(disagreement_us(totals, budget)) + mark
     return [entry_label(entry), _kernels(entry), *(figures.microseconds(time) for time in times), difference]
 
