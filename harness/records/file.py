@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bz2
 import errno
+import gc
 import gzip
 import os
 import threading
@@ -165,6 +166,16 @@ def load(path: Path, torn: bool = False) -> Results:
 
     Raises UsageError with the line at fault and how to mend it; with `torn` a last line that is cut off is left out.
     """
+    collects = gc.isenabled()
+    gc.disable()  # all that is read stays: to look for garbage in it again and again takes longer than to read it
+    try:
+        return _load(path, torn)
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _load(path: Path, torn: bool) -> Results:
     lines = lines_of(path, torn)
     if not lines:
         raise UsageError(

@@ -11,13 +11,15 @@ from pydantic import (
     ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
+    ValidatorFunctionWrapHandler,
     WrapSerializer,
+    WrapValidator,
     field_serializer,
     model_validator,
 )
 
 from harness.cases import NormCase
-from harness.records.limits import PROCESSES, Whole
+from harness.records.limits import CASES, PROCESSES, Whole
 from harness.records.packed_samples import PackedSamples
 from harness.records.reasons import OptionalReason, Reason
 from harness.records.settings import Flush
@@ -46,8 +48,21 @@ def _without_empty(case: NormCase, serialize: SerializerFunctionWrapHandler) -> 
     return {name: value for name, value in fields.items() if value or name not in BEYOND_PLAIN}
 
 
+_CASES: dict[str, NormCase] = {}  # by what a file says of them: the rows of a case share it
+
+
+def _shared(value: Any, validate: ValidatorFunctionWrapHandler) -> NormCase:
+    if isinstance(value, NormCase):
+        return value
+    if (case := _CASES.get(key := str(value))) is None:
+        if len(_CASES) >= CASES:
+            _CASES.clear()
+        case = _CASES[key] = validate(value)
+    return case
+
+
 # A plain case is written without the fields of features, which are empty or 0 in it.
-StoredCase = Annotated[NormCase, WrapSerializer(_without_empty)]
+StoredCase = Annotated[NormCase, WrapSerializer(_without_empty), WrapValidator(_shared)]
 
 
 class Record(BaseModel):

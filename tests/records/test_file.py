@@ -1,5 +1,6 @@
 import bz2
 import errno
+import gc
 import gzip
 import json
 import math
@@ -431,6 +432,15 @@ def test_of_a_bomb_no_more_is_unpacked_than_the_limits_allow(tmp_path, monkeypat
         assert tracemalloc.get_traced_memory()[1] < 10_000_000
     finally:
         tracemalloc.stop()
+
+
+def test_the_rows_of_a_case_share_it(path):
+    """A file may have a hundred thousand."""
+    write(path, run_record(), ROW, ROW, ROW.model_copy(update={"case": replace(CASE, rows=6)}))
+    first, second, third = (row.case for row in load(path).rows)
+    assert first is second
+    assert (first, third.rows) == (CASE, 6)
+    assert gc.isenabled()
 
 
 def test_a_line_nested_without_end_is_refused(path):
