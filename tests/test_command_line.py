@@ -17,6 +17,7 @@ from rich.console import Console
 import reports
 from harness.__main__ import main
 from harness.devices import DeviceFacts
+from harness.engine_version import ENGINE_VERSION
 from harness.errors import UnavailableError, UsageError
 from harness.fleet import preview
 from harness.fleet.preview import Durations
@@ -740,10 +741,13 @@ def test_another_revision_goes_on_with_a_run_and_another_version_does_not(worker
     assert typed(f"{line} --resume") in (0, None)
     assert load(Path("run/results.jsonl")).revisions == ("abc1234", "def5678")
     with monkeypatch.context() as raised:
-        raised.setattr(session, "ENGINE_VERSION", 1)
+        raised.setattr(session, "ENGINE_VERSION", 7)
         assert typed(f"{line} --resume") == 2
     began = "since run/results.jsonl began, version of"
-    assert f"{began} the engine went from 0 to 1; put it back as it was, or start a new" in capsys.readouterr().err
+    assert (
+        f"{began} the engine went from {ENGINE_VERSION} to 7; put it back as it was, or start a new"
+        in capsys.readouterr().err
+    )
     raised = [item.model_copy(update={"version": int(item.name == "liger")}) for item in HELLO.implementations]
     workers.greeting = replace(HELLO, implementations=raised)
     assert typed(f"{line} --resume") == 2

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from harness.analysis import currency
+from harness.engine_version import ENGINE_VERSION
 from harness.errors import UnavailableError, UsageError
 from harness.fleet import spread
 from harness.publish import admission, publishing
@@ -284,8 +285,8 @@ def test_unfinished_run_of_another_version_is_begun_again(folder, workers, monke
     workers.clock.job_s = 70.0
     publish(workers, minutes=1, only="large")
     if version == "engine":
-        monkeypatch.setattr(currency, "ENGINE_VERSION", 1)
-        monkeypatch.setattr(session, "ENGINE_VERSION", 1)
+        monkeypatch.setattr(currency, "ENGINE_VERSION", 7)
+        monkeypatch.setattr(session, "ENGINE_VERSION", 7)
     else:
         raised = [item.model_copy(update={"version": int(item.name == "liger")}) for item in HELLO.implementations]
         workers.greeting = replace(HELLO, implementations=raised)
@@ -388,7 +389,7 @@ def test_dry_run_names_what_is_due_and_why(folder, workers, monkeypatch):
     assert survey_lines(dry_run=True).splitlines() == [
         "h200: 1 current, 1 stale, 1 missing; about 1 min for all that is due; " + ASSUMED,
         "  large    missing  about 1 min  begun: 1 of 2 jobs are left",
-        "  small    stale    about 1 min  version 7 of the engine where 0 is here",
+        f"  small    stale    about 1 min  version 7 of the engine where {ENGINE_VERSION} is here",
         "  checked  current",
     ]
 

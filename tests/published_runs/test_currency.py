@@ -4,6 +4,7 @@ import pytest
 
 from harness.analysis import currency
 from harness.analysis.currency import adapter_versions, out_of_date
+from harness.engine_version import ENGINE_VERSION
 from harness.records.run_records import ImplRecord
 from harness.records.settings import Settings
 from tests.results_factory import results, row
@@ -32,7 +33,8 @@ def run():
         ImplRecord(name="mine", family="mine", source="mine.py", version=5),
         ImplRecord(name="cudnn", family="cudnn", source="impls/cudnn.py", missing="not here"),
     ]
-    return replace(done, run=done.run.model_copy(update={"implementations": impls}))
+    changes = {"implementations": impls, "engine_version": ENGINE_VERSION}
+    return replace(done, run=done.run.model_copy(update=changes))
 
 
 def with_settings(run, **changes):
@@ -57,8 +59,8 @@ def test_another_version_of_an_adapter_makes_it_stale(run, checkout, was, now, s
 
 
 def test_another_version_of_the_engine_makes_it_stale(run, checkout, monkeypatch):
-    monkeypatch.setattr(currency, "ENGINE_VERSION", 1)
-    assert out_of_date(run, None, checkout) == ("version 0 of the engine where 1 is here",)
+    monkeypatch.setattr(currency, "ENGINE_VERSION", 7)
+    assert f"version {ENGINE_VERSION} of the engine where 7 is here" in out_of_date(run, None, checkout)
 
 
 @pytest.mark.parametrize(
