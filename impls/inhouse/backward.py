@@ -31,6 +31,7 @@ def norm_backward(
     has_bias: bool = False,
     zero_centred: bool = False,
     dres: torch.Tensor | None = None,
+    dx_alone: bool = False,
     sm_margin: int | None = None,
     launch: Launch | None = None,
     launched: list[Any] | None = None,
@@ -41,7 +42,8 @@ def norm_backward(
     any row stride (0 among them), unit column stride; weight `(cols)` contiguous in any of these dtypes, or None; mean,
     rstd `(rows)` contiguous fp32. With `zero_centred` the norm multiplied by (1 + weight). dx has x's shape and dtype,
     and is contiguous; dweight and dbias have weight's dtype, and are None where there is no weight or bias. `dres`, the
-    gradient of the residual that x goes on as, is like dy and is added to dx before dx is rounded. The launch is chosen
+    gradient of the residual that x goes on as, is like dy and is added to dx before dx is rounded. With `dx_alone` no
+    gradient of a parameter is computed, and None is returned for it. The launch is chosen
     for a device with `sm_margin` fewer multiprocessors, which leaves these to other kernels; None is what
     NORMBWD_SM_MARGIN says. `launch` overrides the choice of `choose_for`; the compiled kernels are added to `launched`.
     Bitwise reproducible on one device with one margin.
@@ -51,11 +53,11 @@ def norm_backward(
     """
     given = dy, x, weight, mean, rstd
     if dres is not None:
-        options: Any = {"sm_margin": sm_margin, "launch": launch, "launched": launched}
+        options: Any = {"dx_alone": dx_alone, "sm_margin": sm_margin, "launch": launch, "launched": launched}
         extras = Extras(dres=dres)
         return backward_with_extras(*given, extras, has_bias=has_bias, zero_centred=zero_centred, **options)[:3]
     variables = VARIABLES.get(LAUNCHES_VARIABLE), VARIABLES.get(MARGIN_VARIABLE)
-    decided_by = "backward", has_bias, zero_centred, sm_margin, launch, variables
+    decided_by = "backward", has_bias, zero_centred, dx_alone, sm_margin, launch, variables
     outputs = bound.restart(given, *decided_by, launched=launched)
     if outputs is not None:
         dx, dweight, dbias = outputs
@@ -74,6 +76,7 @@ def backward_with_extras(
     *,
     has_bias: bool = False,
     zero_centred: bool = False,
+    dx_alone: bool = False,
     sm_margin: int | None = None,
     launch: Launch | None = None,
     launched: list[Any] | None = None,
@@ -86,7 +89,7 @@ def backward_with_extras(
     """
     given = dy, x, weight, mean, rstd
     variables = (VARIABLES.get(LAUNCHES_VARIABLE), VARIABLES.get(MARGIN_VARIABLE), *extras.decided_by)
-    decided_by = "with extras", has_bias, zero_centred, sm_margin, launch, variables
+    decided_by = "with extras", has_bias, zero_centred, dx_alone, sm_margin, launch, variables
     outputs: Any = bound.restart((*given, *extras.tensors), *decided_by, launched=launched)
     if outputs is not None:
         return NormGradients(*outputs)
@@ -97,7 +100,7 @@ def _decided(
     given: tuple[Any, ...], extras: Extras, decided_by: tuple[Any, ...], launched: list[Any] | None
 ) -> NormGradients:
     """The gradients by a launch that is decided now, and kept for calls that are `decided_by` the same."""
-    kind, has_bias, zero_centred, sm_margin, launch, _ = decided_by
+    kind, has_bias, zero_centred, dx_alone, sm_margin, launch, _ = decided_by
     dy, x, weight, mean, rstd = given
     shape = x.shape
     if dy.shape != shape:
@@ -110,7 +113,7 @@ def _decided(
     parameters = {"weight": weight, "weight1": extras.weight1, "bias": extras.bias}
     check(matrices, parameters, statistics, has_bias=has_bias, zero_centred=zero_centred)
     rowwise.check(weight, has_bias=has_bias)
-    likes = gradients_like(x, weight, extras, has_bias=has_bias)
+    likes = gradients_like(x, weight, extras, has_bias=has_bias, dx_alone=dx_alone)
     gradients = NormGradients.made(likes, lambda like: output(like, (rows, cols) if like is x else (cols,)))
     if rows == 0:
         for gradient in gradients:

@@ -120,20 +120,21 @@ class NormGradients(NamedTuple):
 
 
 def gradients_like(
-    x: torch.Tensor, weight: torch.Tensor | None, extras: Any, *, has_bias: bool
+    x: torch.Tensor, weight: torch.Tensor | None, extras: Any, *, has_bias: bool, dx_alone: bool
 ) -> dict[str, torch.Tensor | None]:
     """By gradient, in the order of `NormGradients`, what has its shape and dtype; None where there is no such.
 
-    `extras` has `weight1`, `mask`, `mask1` and `z`, as `Extras` does.
+    `extras` has `weight1`, `mask`, `mask1` and `z`, as `Extras` does; `dx_alone` leaves parameters without gradients.
     """
+    weight, weight1 = (None, None) if dx_alone else (weight, extras.weight1)
     return {
         "dx": x,
         "dweight": weight,
         "dbias": weight if has_bias else None,
         "dbranch": None if extras.mask is None else x,
         "dbranch1": None if extras.mask1 is None else x,
-        "dweight1": extras.weight1,
-        "dbias1": extras.weight1 if has_bias else None,
+        "dweight1": weight1,
+        "dbias1": weight1 if has_bias else None,
         "dz": None if extras.z is None else x,
     }
 

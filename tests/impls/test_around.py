@@ -58,9 +58,14 @@ def case_with(norm, features, rows=None, cols=105, **options):
 
 @pytest.mark.parametrize(("norm", "features", "launch"), TRIED, ids=str)
 def test_each_gradient_is_right_in_every_regime(norm, features, launch):
+    """The same bits too where no gradient of a parameter is wanted."""
     inputs = make_inputs(case_with(norm, features), seed=1)
-    ratios = ratios_with_extras(inputs, gradients_with_extras(inputs, launch=launch))
+    found = gradients_with_extras(inputs, launch=launch)
+    ratios = ratios_with_extras(inputs, found)
     assert all(ratio <= 1.05 for ratio in ratios.values()), ratios
+    alone = gradients_with_extras(inputs, launch=launch, dx_alone=True)
+    assert [*alone] == [name for name in found if not name.startswith(("dweight", "dbias"))]
+    assert all(torch.equal(gradient, found[name]) for name, gradient in alone.items())
 
 
 @pytest.mark.parametrize(

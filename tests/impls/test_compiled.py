@@ -126,6 +126,28 @@ def test_the_right_bits_in_every_order_of_programs(name):
     assert outcome["same"]
 
 
+def alone(name):
+    """Whether dx has the bits that it has beside the gradients of parameters, where it is all that is wanted."""
+    import torch
+
+    from harness.cases import make_inputs
+    from impls.inhouse import backward, tensors
+
+    case, launch = CASES[name]
+    inputs, memory = make_inputs(case, seed=0), torch.zeros(1 << 14, dtype=torch.int64)
+    with contextlib.ExitStack() as stack:
+        for module in (backward, tensors):
+            stack.enter_context(patch.object(module, "output", lambda like, shape: like.new_empty(shape)))
+        stack.enter_context(instead_of_launches(("cuda", 90, 32), OnMachine, memory))
+        both = [gradients_with_extras(inputs, launch=launch, dx_alone=dx_alone) for dx_alone in (False, True)]
+    return [*both[1]] == ["dx"] and torch.equal(both[0]["dx"], both[1]["dx"])
+
+
+def test_dx_alone_has_the_same_bits():
+    names = ["flat", "shared", "shared, two norms"]
+    assert in_child(__name__, *(["alone", name] for name in names)) == [True] * len(names)
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_in_the_text_is_seen(fault):
     name, *change = FAULTS[fault]

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 
 from impls.inhouse.launch import KernelCall
-from impls.inhouse.model import layer_norm, rms_norm
+from impls.inhouse.model import gradients, layer_norm, rms_norm
 from tests.impls.model_cases import COLS, Tried, agree, near
 from tests.impls.toy_models import OURS, SPOILED, TORCHS, Block, losses
 
@@ -100,6 +100,24 @@ def test_a_gradient_to_one_leaf_alone(wanting):
     near([leaves[wanting].grad], [tried.results(tried.torchs)[1][wanting]])
     with torch.no_grad():
         assert not tried.ours(**tried.leaves).requires_grad
+
+
+@pytest.mark.parametrize("name", ["plain", "parallel and residual", "gate behind"])
+@pytest.mark.usefixtures("both_ways")
+def test_of_frozen_parameters_dx_alone_is_computed(name, monkeypatch):
+    seen = []
+    for kernel in ("norm_backward", "backward_with_extras"):
+        own = getattr(gradients, kernel)
+        monkeypatch.setattr(gradients, kernel, lambda *a, own=own, **o: seen.append(own(*a, **o)) or seen[-1])
+    tried = Tried(True, name)
+    leaves = tried.leaves | {key: each.detach() for key, each in tried.leaves.items() if key[:4] in ("weig", "bias")}
+    outputs = tried.ours(**leaves)
+    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    torch.autograd.backward(outputs, tried.came_back[: len(outputs)])
+    near([leaves["x"].grad], [tried.results(tried.torchs)[1]["x"]])
+    assert all(each is None for each in (seen[0][1:3] + seen[0][5:7]))
+    tried.results(tried.ours)
+    assert all(each is not None for each in seen[1][1:3])
 
 
 # ------------------------------------------------------------------------------------------------ under torch's tools

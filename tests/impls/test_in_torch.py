@@ -64,6 +64,15 @@ def test_no_rows_give_zero_gradients(calls, taken_over):
     assert not dbias.any()
 
 
+def test_of_frozen_parameters_dx_alone_is_computed(calls, taken_over):
+    x, *parameters = operands()
+    given = x, *(each.requires_grad_(False) for each in parameters)
+    (dx,) = gradients(*given)
+    ((found, *of_parameters),) = calls
+    assert torch.equal(dx, found)
+    assert of_parameters == [None, None]
+
+
 @pytest.mark.parametrize("frozen", [1, 2])
 def test_a_gradient_that_nobody_wants_is_not_given(calls, taken_over, frozen):
     given = operands()

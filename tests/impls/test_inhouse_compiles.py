@@ -85,7 +85,7 @@ WITH_EXTRAS = cases_of(
     """
     rms 8192x4096 +residual, layer 8192x8192 +residual, rms 64x4096 +residual, rms 8192x16384 +residual,
     rms 262144x128 +qk, layer 8192x4096 +parallel, rms 8192x4096 +dropout, rms 8192x5120 +gated,
-    rms 8192x4096 +gated
+    rms 8192x4096 +gated, layer 8192x4096 +frozen, layer 8192x16384 +frozen, layer 8192x16387 +frozen
     """
 )
 EXTRAS_ON_HOPPER = WITH_EXTRAS + cases_of(
@@ -156,6 +156,7 @@ def compile_case(target, cols, norm, bias, rows, dtype, weight_dtype, zero_centr
                 launch = replace(launch, rows=4 * launch.rows, stages=1)
         mean = rstd if layer else None
         options = {"has_bias": has_bias, "zero_centred": zero_centred, "launch": launch}
+        options["dx_alone"] = "frozen" in features
         if extras is None:
             backward.norm_backward(x.view(given.shape), given, weight, mean, rstd, **options)
         else:
@@ -169,7 +170,7 @@ def extras_of(features, x, weight, *, bias):
 
     from impls.inhouse.tensors import Extras
 
-    if not set(features) - {"qk"}:
+    if not set(features) - {"qk", "frozen"}:
         return None
     gated, dropped, parallel = "gated" in features, "dropout" in features, "parallel" in features
     norm_first = "gated-norm-first" in features

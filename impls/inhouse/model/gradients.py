@@ -20,26 +20,30 @@ def plain_gradients(
     mean: torch.Tensor | None,
     rstd: torch.Tensor,
     options: NormOptions,
-    *,
-    has_bias: bool,
+    **decided: bool,
 ) -> tuple[torch.Tensor, Gradient, Gradient]:
-    """Return dx, dweight and dbias of a norm with nothing around it."""
+    """Return dx, dweight and dbias of a norm with nothing around it; `decided` says has_bias and dx_alone."""
     zero_centred, sm_margin = options.zero_centred, options.sm_margin
-    return norm_backward(dy, x, weight, mean, rstd, has_bias=has_bias, zero_centred=zero_centred, sm_margin=sm_margin)
+    return norm_backward(dy, x, weight, mean, rstd, zero_centred=zero_centred, sm_margin=sm_margin, **decided)
 
 
 def gradients(
-    dy: torch.Tensor, dy1: Gradient, dres: Gradient, saved: Saved, options: NormOptions, *, has_bias: bool
+    dy: torch.Tensor, dy1: Gradient, dres: Gradient, saved: Saved, options: NormOptions, **decided: bool
 ) -> NormGradients:
     """Return all gradients that there are, given those of y, of y1, and of what was normalised."""
     x, weight, bias, mask, mask1, weight1, z, mean, rstd = saved
     if dres is mask is mask1 is weight1 is z is None:
-        return NormGradients(*plain_gradients(dy, x, weight, mean, rstd, options, has_bias=has_bias))
+        return NormGradients(*plain_gradients(dy, x, weight, mean, rstd, options, **decided))
     p, norm_first = 0.0 if mask is None else options.dropout_p, z is not None and options.norm_before_gate
     extras = Extras(dres, mask, mask1, dy1, weight1, z, bias, p, norm_first)
     given = dy, x, weight, mean, rstd, extras
     zero_centred, sm_margin = options.zero_centred, options.sm_margin
-    return backward_with_extras(*given, has_bias=has_bias, zero_centred=zero_centred, sm_margin=sm_margin)
+    return backward_with_extras(*given, zero_centred=zero_centred, sm_margin=sm_margin, **decided)
+
+
+def is_dx_alone(wanted: Sequence[bool]) -> bool:
+    """Whether no gradient of a parameter is wanted, of those of `Operands` or of its first ones."""
+    return not any((*wanted[1:3], *wanted[7:9]))
 
 
 def complete(dy: Gradient, dy1: Gradient, saved: Saved) -> tuple[torch.Tensor, Gradient]:

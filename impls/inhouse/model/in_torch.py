@@ -116,7 +116,8 @@ def _gradients(
     if not wanted[0]:  # torch then writes no dx
         return None
     try:
-        dx, dweight, dbias = norm_backward(dy, x, weight, mean, rstd.reshape(-1), has_bias=has_bias)
+        given, dx_alone = (dy, x, weight, mean, rstd.reshape(-1)), not any(wanted[1:])
+        dx, dweight, dbias = norm_backward(*given, has_bias=has_bias, dx_alone=dx_alone)
     except ValueError:
         return None
     return dx, dweight if wanted[1] else None, dbias if wanted[2] else None

@@ -14,7 +14,7 @@ from .. import bound
 from ..device import is_observed
 from .composed import composed, is_batched, is_transformed
 from .forward import check_operands, heads_apart, norm_forward
-from .gradients import complete, gradients, of_operands, plain_gradients
+from .gradients import complete, gradients, is_dx_alone, of_operands, plain_gradients
 from .operands import LIKE_X, PLAIN_OPERANDS, NormOptions, Operands, Outputs, Saved
 from .operators import backward_by_operator, by_operator
 
@@ -121,7 +121,8 @@ def _drawn(branch: torch.Tensor | None, p: float) -> torch.Tensor | None:
         return None
     if not 0 <= p < 1:
         raise ValueError(f"dropout_p must be at least 0 and below 1, not {p}")
-    return torch.empty(branch.shape, dtype=torch.bool, device=branch.device).bernoulli_(1 - p)
+    empty = torch.empty_like(branch, dtype=torch.bool, requires_grad=False, memory_format=torch.contiguous_format)
+    return empty.bernoulli_(1 - p)
 
 
 def _run(given: tuple[Any, ...], options: NormOptions) -> Any:
@@ -132,8 +133,23 @@ def _run(given: tuple[Any, ...], options: NormOptions) -> Any:
             return _eager_norm(options, kept, *given)
     operands = Operands(*given)
     x = operands.x
+    if x.is_nested and x.layout != torch.jagged:
+        raise ValueError("a nested tensor must have layout=torch.jagged")
     if x.dim() == 0 or x.shape[-1] == 0:
         raise ValueError(f"x must have a last dimension of at least 1, not {tuple(x.shape)}")
+    for name, each in operands._asdict().items():
+        if name in LIKE_X and each is not None and each.shape != x.shape:
+            raise ValueError(f"{name} must have x's shape {tuple(x.shape)}, not {tuple(each.shape)}")
+    if any(type(each) not in PLAIN for each in given):
+        from .wrappers import unwrapped  # needs torch.distributed, which plain tensors do not
+
+        within = unwrapped(operands)
+        if within is not None:
+            inner, wrap = within
+            found = _run(inner[: len(given)], options)
+            outputs = found if isinstance(found, tuple) else (found,)
+            wrapped = [None if each is None else wrap(each) for each in outputs]
+            return tuple(wrapped) if isinstance(found, tuple) else wrapped[0]
     rows = _as_rows(operands)
     if is_transformed():
         check_operands(rows, options)
@@ -143,8 +159,8 @@ def _run(given: tuple[Any, ...], options: NormOptions) -> Any:
     y = _in_shape(y, x.shape)
     if len(given) == PLAIN_OPERANDS:
         return y
-    y1 = y1 if operands.weight1 is None else _in_shape(y1, x.shape)
-    return y, y1, _in_shape(total, x.shape) if operands.is_sum else total
+    y1 = None if operands.weight1 is None else _in_shape(y1, x.shape)
+    return y, y1, _in_shape(total, x.shape) if operands.is_sum else None
 
 
 def _in_shape(tensor: torch.Tensor, shape: torch.Size) -> torch.Tensor:
@@ -154,7 +170,7 @@ def _in_shape(tensor: torch.Tensor, shape: torch.Size) -> torch.Tensor:
 
 def _is_plain(x: torch.Tensor, *others: torch.Tensor | None) -> bool:
     """Whether these are tensors of torch's own classes, x on a GPU, that the kernels take without a view or a copy."""
-    if type(x) not in PLAIN or not x.is_cuda or x.dim() < 2 or not x.numel():
+    if type(x) not in PLAIN or not x.is_cuda or x.dim() < 2 or x.is_nested or not x.numel():
         return False
     if not x.is_contiguous() and (x.stride(-1) != 1 or not heads_apart(x)):
         return False
@@ -171,8 +187,6 @@ def _as_rows(operands: Operands) -> Operands:
     for name in LIKE_X:
         each = getattr(operands, name)
         if each is not None:
-            if each.shape != operands.x.shape:
-                raise ValueError(f"{name} must have x's shape {tuple(operands.x.shape)}, not {tuple(each.shape)}")
             rows[name] = each.reshape(x.shape).contiguous()
     return operands._replace(**rows)
 
@@ -201,22 +215,23 @@ class _EagerNorm(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *came_back: Any) -> tuple[torch.Tensor | None, ...]:
         options, has_bias = ctx.decided
-        tensors = ctx.saved_tensors
+        tensors, wanted = ctx.saved_tensors, ctx.needs_input_grad[2:]
+        decided = {"has_bias": has_bias, "dx_alone": is_dx_alone(wanted)}
         # Else the operator: its own derivative, which there is not, would be asked for; or operators are observed.
         is_eager = not (torch.is_grad_enabled() or is_observed() or is_transformed()) and _are_rows(came_back)
         saved: Any = tensors
         if len(tensors) == 4:
             x, weight, mean, rstd = tensors
             if is_eager:
-                return (None, None, *plain_gradients(came_back[0], x, weight, mean, rstd, options, has_bias=has_bias))
+                return (None, None, *plain_gradients(came_back[0], x, weight, mean, rstd, options, **decided))
             saved = x, weight, None, None, None, None, None, mean, rstd
         dy, dy1, dres = came_back if len(came_back) == 3 else (*came_back, None, None)
         saved = Saved(*saved)
         if is_eager:
-            found = gradients(*complete(dy, dy1, saved), dres, saved, options, has_bias=has_bias)
+            found = gradients(*complete(dy, dy1, saved), dres, saved, options, **decided)
         else:
-            found = backward_by_operator(dy, dy1, dres, saved, options, has_bias=has_bias)
-        return (None, None, *of_operands(found, ctx.needs_input_grad[2:]))
+            found = backward_by_operator(dy, dy1, dres, saved, options, **decided)
+        return (None, None, *of_operands(found, wanted))
 
 
 def _are_rows(gradients: tuple[torch.Tensor | None, ...]) -> bool:

@@ -89,6 +89,6 @@ class Saved(NamedTuple):
         bias = bias if z is not None and options.norm_before_gate else None
         return cls(x if total is None else total, weight, bias, mask, mask1, weight1, z, mean, rstd)
 
-    def gradients_like(self, *, has_bias: bool) -> dict[str, torch.Tensor | None]:
+    def gradients_like(self, *, has_bias: bool, dx_alone: bool) -> dict[str, torch.Tensor | None]:
         """By gradient, what has its shape and dtype; None where there is no such gradient."""
-        return gradients_like(self.x, self.weight, self, has_bias=has_bias)
+        return gradients_like(self.x, self.weight, self, has_bias=has_bias, dx_alone=dx_alone)

@@ -38,7 +38,7 @@ def results_of(fields: type) -> str:
 
 
 FORWARD = f"({schema_of(Operands, NormOptions)}) -> ({results_of(Outputs)})"
-ARGUMENTS = f"Tensor dy, Tensor? dy1, Tensor? dres, {schema_of(Saved, NormOptions)}, bool has_bias"
+ARGUMENTS = f"Tensor dy, Tensor? dy1, Tensor? dres, {schema_of(Saved, NormOptions)}, bool has_bias, bool dx_alone"
 BACKWARD = f"({ARGUMENTS}) -> ({results_of(NormGradients)})"
 
 Tensors = tuple[torch.Tensor, ...]
@@ -78,18 +78,18 @@ def _(*arguments: Any) -> Tensors:
 @torch.library.custom_op("normbwd::norm_backward", mutates_args=(), schema=BACKWARD)
 def norm_backward(dy: torch.Tensor, dy1: torch.Tensor | None, dres: torch.Tensor | None, *rest: Any) -> Tensors:
     """The backward."""
-    saved, options, has_bias = _read_saved(rest)
-    return _filled(gradients.gradients(dy, dy1, dres, saved, options, has_bias=has_bias), dy)
+    saved, options, decided = _read_saved(rest)
+    return _filled(gradients.gradients(dy, dy1, dres, saved, options, **decided), dy)
 
 
 @torch.library.register_fake("normbwd::norm_backward")
 def _(dy: torch.Tensor, dy1: torch.Tensor | None, dres: torch.Tensor | None, *rest: Any) -> Tensors:  # noqa: ARG001
-    saved, _, has_bias = _read_saved(rest)
+    saved, _, decided = _read_saved(rest)
 
     def empty(like: torch.Tensor) -> torch.Tensor:
         return torch.empty(like.shape, dtype=like.dtype, device=like.device)
 
-    return _filled(NormGradients.made(saved.gradients_like(has_bias=has_bias), empty), dy)
+    return _filled(NormGradients.made(saved.gradients_like(**decided), empty), dy)
 
 
 def _read(arguments: tuple[Any, ...]) -> tuple[Operands, NormOptions]:
@@ -97,10 +97,10 @@ def _read(arguments: tuple[Any, ...]) -> tuple[Operands, NormOptions]:
     return Operands(*arguments[:tensors]), NormOptions(*arguments[tensors:])
 
 
-def _read_saved(arguments: tuple[Any, ...]) -> tuple[Saved, NormOptions, bool]:
+def _read_saved(arguments: tuple[Any, ...]) -> tuple[Saved, NormOptions, dict[str, bool]]:
     tensors = len(Saved._fields)
-    *options, has_bias = arguments[tensors:]
-    return Saved(*arguments[:tensors]), NormOptions(*options), has_bias
+    *options, has_bias, dx_alone = arguments[tensors:]
+    return Saved(*arguments[:tensors]), NormOptions(*options), {"has_bias": has_bias, "dx_alone": dx_alone}
 
 
 def _filled(tensors: tuple[torch.Tensor | None, ...], like: torch.Tensor) -> Tensors:
@@ -126,8 +126,9 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensors) -> None:
 def _differentiate(
     ctx: Any, dy: torch.Tensor | None, dy1: torch.Tensor | None, dres: torch.Tensor | None, *_: torch.Tensor | None
 ) -> tuple[torch.Tensor | None, ...]:
-    found = backward_by_operator(dy, dy1, dres, Saved(*ctx.saved_tensors), ctx.options, has_bias=ctx.has_bias)
     wanted = ctx.needs_input_grad[: len(Operands._fields)]
+    decided = {"has_bias": ctx.has_bias, "dx_alone": gradients.is_dx_alone(wanted)}
+    found = backward_by_operator(dy, dy1, dres, Saved(*ctx.saved_tensors), ctx.options, **decided)
     return (*gradients.of_operands(found, wanted), *[None] * len(NormOptions._fields))
 
 
@@ -139,6 +140,7 @@ def backward_by_operator(
     options: NormOptions,
     *,
     has_bias: bool,
+    dx_alone: bool,
 ) -> NormGradients:
     """Run the backward; what comes back may have any strides, and be None where nobody uses an output.
 
@@ -147,8 +149,8 @@ def backward_by_operator(
     refuse_dual(dy, dy1, dres)
     dy, dy1 = gradients.complete(dy, dy1, saved)
     came_back = [None if each is None else _rows(each, saved.x) for each in (dy, dy1, dres)]
-    found = torch.ops.normbwd.norm_backward(*came_back, *saved, *options, has_bias)
-    likes = saved.gradients_like(has_bias=has_bias)
+    found = torch.ops.normbwd.norm_backward(*came_back, *saved, *options, has_bias, dx_alone)
+    likes = saved.gradients_like(has_bias=has_bias, dx_alone=dx_alone)
     dx, *others = [None if like is None else each for each, like in zip(found, likes.values(), strict=True)]
     assert dx is not None, "there is always a dx"
     return NormGradients(dx, *others)

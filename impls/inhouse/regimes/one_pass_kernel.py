@@ -105,7 +105,7 @@ def backward_rows(
     dweight1 = ()
     dbias1 = ()
     for _ in tl.static_range(K):
-        if weight is not None:
+        if partial_dweight is not None:
             dweight = dweight + (tl.zeros([1 if FOLD else R, C], tl.float32),)
         if partial_dbias is not None:
             dbias = dbias + (tl.zeros([1 if FOLD else R, C], tl.float32),)
@@ -163,7 +163,7 @@ def backward_rows(
             multiplier = chunk_of(weights, k, of_xhat, ZERO_CENTRED, PACKED)
             multiplier1 = chunk_of(weights1, k, of_xhat, ZERO_CENTRED, PACKED)
             g = output_gradient(dy_tile, multiplier, dy1_tile, multiplier1)
-            if weight is not None:
+            if partial_dweight is not None:
                 new_dweight = new_dweight + (dweight[k] + over_rows(dy_tile * xhat, FOLD),)
             if partial_dbias is not None:
                 new_dbias = new_dbias + (dbias[k] + over_rows(dy_tile, FOLD),)

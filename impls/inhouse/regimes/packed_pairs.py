@@ -150,7 +150,8 @@ def finish_row(
     if len(weights) > 0:
         # dx from dy * rstd, which dweight needs too: without xhat that is an operation an element less.
         dx = fused(scaled, weights, dx)
-        with_row = fused(scaled, x, gradients)
+        if len(gradients) > 0:
+            with_row = fused(scaled, x, gradients)
     else:
         dx = fused((even, odd), rstd, dx)
     if BIAS:
@@ -161,7 +162,8 @@ def finish_row(
             of_norm1: tl.constexpr = 4 if BIAS else 2
             scaled1 = even1 * row_rstd, odd1 * row_rstd
             dx = fused(scaled1, weights1, dx)
-            with_row = with_row + fused(scaled1, x, (gradients[of_norm1], gradients[of_norm1 + 1]))
+            if len(gradients) > 0:
+                with_row = with_row + fused(scaled1, x, (gradients[of_norm1], gradients[of_norm1 + 1]))
             if BIAS:
                 with_row = with_row + (gradients[of_norm1 + 2] + even1, gradients[of_norm1 + 3] + odd1)
         else:

@@ -339,7 +339,7 @@ def backward_parts(
     before = report(words + DONE, units)
     if (before & 0xFFFFFFFF) == gl.num_programs(0) - 1:
         clear(words, index, groups, gl.num_programs(0), epoch + gl.cdiv(tiles, groups), target)
-    if FUSED and weight is not None:
+    if FUSED:
         NARROW: gl.constexpr = max(1, min(FINISH_COLS // 4, 32))
         TILE: gl.constexpr = gl.BlockedLayout(
             [1, min(4, FINISH_COLS)], [32 // NARROW, NARROW], [gl.num_warps(), 1], [1, 0]

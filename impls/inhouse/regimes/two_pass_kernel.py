@@ -135,7 +135,7 @@ def backward_columns(
             of_one = tl.load(of_ones + row, mask=row < rows, other=0.0)
         xhat = centred(x_tile, row_mean) * row_rstd
         g = output_gradient(dy_tile, weights, dy1_tile, weights1)
-        if weight is not None:
+        if partial_dweight is not None:
             dweight += over_rows(dy_tile * xhat, True)
         if partial_dbias is not None:
             dbias += over_rows(dy_tile, True)
@@ -149,7 +149,7 @@ def backward_columns(
             store(extra.dz + row * cols + col, dz_tile, inside, EVEN)
         store_input_gradients(dx + row * cols + col, dx_tile, extra, row, col, cols, inside, EVEN, UNIT)
 
-    if weight is not None:
+    if partial_dweight is not None:
         tl.store(partial_dweight + group * cols + col, dweight, mask=col < cols)
     if partial_dbias is not None:
         tl.store(partial_dbias + group * cols + col, dbias, mask=col < cols)
