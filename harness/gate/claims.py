@@ -21,7 +21,7 @@ def judge_claim(cases: Mapping[NormCase, JoinedCase], claim: Claim) -> list[Verd
 
     A claim `where_measured` leaves out the cases that have no time to compare with, and may have no verdict.
     """
-    judged = (_judge_case(case, joined, claim) for case, joined in cases.items() if claim.fits(case) and joined.impls)
+    judged = (_judge_case(case, joined, claim) for case, joined in claim.measured(cases).items())
     verdicts = [verdict for verdict in judged if verdict is not None]
     if verdicts or claim.where_measured:
         return verdicts
@@ -31,7 +31,7 @@ def judge_claim(cases: Mapping[NormCase, JoinedCase], claim: Claim) -> list[Verd
 def _judge_case(case: NormCase, joined: JoinedCase, claim: Claim) -> Verdict | None:
     mine, measured = joined.get((claim.impl, "impl")), None
     was_tried = mine is not None and mine.status not in NOT_TRIED
-    if mine is not None and was_tried and not _is_right(mine, claim):
+    if mine is not None and was_tried and mine.status not in (("ok",) if claim.deterministic else RANKED):
         outcome, reason = "REGRESSED", impl_is(claim.impl, mine)
     elif claim.where_measured and _has_no_time(joined, claim):
         return None
@@ -54,10 +54,6 @@ def _judge_speed(mine: Joined, joined: JoinedCase, claim: Claim, over: str) -> t
     if reason := joined.no_verdict_reason(claim.impl, over):
         return "INCONCLUSIVE", reason, measured
     return *_judge_ratio(claim, measured, band(joined, over)), measured
-
-
-def _is_right(mine: Joined, claim: Claim) -> bool:
-    return mine.status in RANKED and not (mine.status == "nondeterministic" and claim.deterministic)
 
 
 def _has_no_time(joined: JoinedCase, claim: Claim) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from harness.analysis.joining import JoinedCase
 from harness.analysis.verdicts import Subject
 from harness.cases import Norm, NormCase
 from harness.cases.suites import SUITES
@@ -25,6 +27,22 @@ def _smallest_first(span: tuple[int, int]) -> tuple[int, int]:
     if span[0] > span[1]:
         raise ValueError(f"the smallest comes first, [{span[1]}, {span[0]}]")
     return span
+
+
+def _one_of(kind: str, names: Collection[str]) -> AfterValidator:
+    def check(name: str) -> str:
+        if name not in names:
+            raise ValueError(f"no {kind} is called {name!r}; {name_hint(name, names)}")
+        return name
+
+    return AfterValidator(check)
+
+
+def _context(word: str) -> str:
+    try:
+        return parse_context(word)
+    except UsageError:
+        raise ValueError(f"{word!r} is not one of {WHAT}") from None
 
 
 Span = Annotated[
@@ -45,34 +63,12 @@ class Selection(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    suite: str | None = None  # its cases on a GPU, as `bench --suite` measures them
+    suite: Annotated[str, _one_of("suite", SUITES)] | None = None  # its cases on a GPU
     norm: Norm | None = None
     rows: Span | None = None
     cols: Span | None = None
-    context: str = COLD
-    device: str | None = None  # as `bench --device` names it: h200, or h100 for h100-sxm and the like
-
-    @field_validator("suite")
-    @classmethod
-    def _known_suite(cls, name: str | None) -> str | None:
-        if name is not None and name not in SUITES:
-            raise ValueError(f"no suite is called {name!r}; {name_hint(name, SUITES)}")
-        return name
-
-    @field_validator("device")
-    @classmethod
-    def _known_device(cls, name: str | None) -> str | None:
-        if name is not None and name not in DEVICES:
-            raise ValueError(f"no device is called {name!r}; {name_hint(name, DEVICES)}")
-        return name
-
-    @field_validator("context")
-    @classmethod
-    def _known(cls, word: str) -> str:
-        try:
-            return parse_context(word)
-        except UsageError:
-            raise ValueError(f"{word!r} is not one of {WHAT}") from None
+    context: Annotated[str, AfterValidator(_context)] = COLD
+    device: Annotated[str, _one_of("device", DEVICES)] | None = None  # h200, or h100 for h100-sxm and the like
 
     @property
     def where(self) -> str:
@@ -85,6 +81,10 @@ class Selection(BaseModel):
         """Whether the limit is about files of the device with this profile."""
         families = {each.name: each.family for each in PROFILES}
         return self.device in (None, profile, families.get(profile))
+
+    def measured(self, cases: Mapping[NormCase, JoinedCase]) -> dict[NormCase, JoinedCase]:
+        """Those of the cases that the limit is about, and that any implementation was measured on."""
+        return {case: joined for case, joined in cases.items() if self.fits(case) and joined.impls}
 
     def fits(self, case: NormCase) -> bool:
         """Whether the limit is about this case."""

@@ -48,11 +48,8 @@ def judge_regression(cases: Mapping[NormCase, JoinedCase], limit: Regression) ->
 
     Where there is no such case, nothing was measured: an ERROR.
     """
-    items = [
-        _tested_or_verdict(case, joined, limit)
-        for case, joined in cases.items()
-        if limit.fits(case) and joined.impls and not _both_refuse(joined, limit)
-    ]
+    selected = [item for item in limit.measured(cases).items() if not _both_refuse(item[1], limit)]
+    items = [_tested_or_verdict(case, joined, limit) for case, joined in selected]
     if not items:
         return [Verdict(limit.subject, None, "ERROR", Reason("no_case_fits_regression"))]
     tested = [item for item in items if isinstance(item, TestedCase)]
@@ -118,14 +115,11 @@ def _judge_status(head: Joined | None, base: Joined | None, limit: Regression) -
 
 def _losses(tested: Sequence[TestedCase]) -> list[Loss]:
     """The test of each case: variances shrunk where there are several processes, p-values adjusted."""
-    has_several = [case.ratio.processes > 1 for case in tested]  # a single process has its scatter from PROCESS_BAND
-    shrunk_estimates = iter(
-        shrunk([case.estimate for case, several in zip(tested, has_several, strict=True) if several])
-    )
-    estimates = [
-        next(shrunk_estimates) if several else case.estimate for case, several in zip(tested, has_several, strict=True)
-    ]
-    losses = [_loss(estimate, case.delta) for estimate, case in zip(estimates, tested, strict=True)]
+    estimates = [case.estimate for case in tested]
+    several = [n for n, case in enumerate(tested) if case.ratio.processes > 1]  # one has its scatter from PROCESS_BAND
+    for n, each in zip(several, shrunk([estimates[n] for n in several]), strict=True):
+        estimates[n] = each
+    losses = [_loss(each, case.delta) for each, case in zip(estimates, tested, strict=True)]
     adjusted = benjamini_hochberg([loss.p for loss in losses])
     return [replace(loss, adjusted=p) for loss, p in zip(losses, adjusted, strict=True)]
 
