@@ -12,11 +12,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from harness.errors import UnavailableError
 from harness.judge.messages import ANSWERS, BadMessageError, Channel, Failed, Message
@@ -29,7 +29,6 @@ LOOK_S = 0.1
 STOP_LIMIT_S = 5.0
 STOPPED = frozenset("TtZX")  # states in /proc: stopped, traced, dead
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER, PR_GET_CHILD_SUBREAPER = 1, 36, 37
-START_LIMIT_S = 180.0  # importing torch on a cold, slow disk
 OWN_FOLDERS = ("HOME", "TMPDIR", "XDG_CACHE_HOME", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH")
 PASSED_ON = (
     *("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "CC"),
@@ -67,18 +66,6 @@ def processes() -> dict[int, Process]:
     return found
 
 
-@contextmanager
-def adopting_orphans() -> Generator[None]:
-    """Orphans among the descendants become children of this process, so that it can find and end them."""
-    libc, before = ctypes.CDLL(None), ctypes.c_int()
-    libc.prctl(PR_GET_CHILD_SUBREAPER, ctypes.byref(before))
-    libc.prctl(PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1))
-    try:
-        yield
-    finally:
-        libc.prctl(PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(before.value))
-
-
 def end_with_parent() -> None:
     """Let the kernel end this process when its parent is gone."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -87,18 +74,20 @@ def end_with_parent() -> None:
 class Child:
     """A process in a session and a scratch folder of its own, at the other end of a channel."""
 
-    def __init__(self, begin: Callable[[socket.socket, IO[bytes], Path], Callable[[], int | None]]) -> None:
-        self.scratch = Path(tempfile.mkdtemp(prefix="normbwd-judge-")).resolve()
-        mine, theirs = socket.socketpair()
-        self.channel = Channel(mine, ANSWERS)
-        with theirs, (self.scratch / "log").open("wb") as log:
-            self._status = begin(theirs, log, self.scratch)
-        try:
-            self.pid = int(self.channel.receive(START_LIMIT_S).figures["pid"])
-        except (EOFError, AttributeError) as error:
-            raise UnavailableError(f"a process of the judge did not start: {self.last_words()}") from error
-        _OWN.add(self.pid)
-        self._started = next((each.started for each in processes().values() if each.pid == self.pid), 0)
+    def __init__(self, pid: int, channel: Channel, scratch: Path) -> None:
+        self.pid = pid
+        self.channel = channel
+        self.scratch = scratch
+        self._code: int | None = None
+        _OWN.add(pid)
+        self._started = next((each.started for each in processes().values() if each.pid == pid), 0)
+
+    def _status(self) -> int | None:
+        """The code that it exited with, the negative number of the signal that killed it, or None while it is there."""
+        if self._code is None:
+            ended, status = os.waitpid(self.pid, os.WNOHANG)
+            self._code = os.waitstatus_to_exitcode(status) if ended else None
+        return self._code
 
     def family(self) -> list[Process]:
         """Itself, its session, its descendants, and younger orphans that came to the parent; without the dead."""
@@ -183,11 +172,6 @@ class Child:
                     os.waitpid(each.pid, os.WNOHANG)
         shutil.rmtree(self.scratch, ignore_errors=True)
 
-    def last_words(self) -> str:
-        """The last line that it printed."""
-        lines = (self.scratch / "log").read_text(errors="replace").split("\n")
-        return next((line for line in reversed(lines) if line.strip()), "none")
-
     def _death(self, stage: str) -> Reason:
         ends_s = time.monotonic() + 1.0
         while (code := self._status()) is None and time.monotonic() < ends_s:
@@ -201,62 +185,68 @@ class Child:
 _OWN: set[int] = set()  # children of the judge that no candidate started
 
 
-def start(program: str, descriptors: Sequence[int] = ()) -> Child:
-    """StartRunner a program of this package; it inherits its end of the channel and `descriptors`, and nothing else."""
-
-    def begin(end: socket.socket, log: IO[bytes], scratch: Path) -> Callable[[], int | None]:
-        return _spawn(program, end, log, scratch, descriptors).poll
-
-    return Child(begin)
-
-
 class Nursery:
-    """A process that has imported what every runner imports, and no implementation: runners are forked from it."""
+    """A process that has imported torch and no implementation; all others are forked from it and adopted by the parent.
 
-    def __init__(self, descriptors: Sequence[int] = ()) -> None:
+    A fork inherits its end of a channel and the descriptors that it is given, and nothing else.
+    """
+
+    def __init__(self) -> None:
         self._channel, theirs = socket.socketpair()
-        self._scratch = Path(tempfile.mkdtemp(prefix="normbwd-judge-")).resolve()
+        self._scratch = _folder()
         with theirs, (self._scratch / "log").open("wb") as log:
-            self._process = _spawn("nursery", theirs, log, self._scratch, descriptors)
+            self._process = subprocess.Popen(
+                [sys.executable, "-B", "-P", "-m", "harness.judge.nursery", str(theirs.fileno())],
+                cwd=self._scratch,
+                env=_environment(self._scratch),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                close_fds=True,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+            )
 
-    def fork(self) -> Child:
-        """A runner; it is adopted by the parent, which is why that must be `adopting_orphans`."""
-        return Child(self._fork)
+    def fork(self, program: str, descriptors: Sequence[int] = ()) -> Child:
+        """A process that runs a program of this package, `runner` or `reference`."""
+        scratch, (mine, theirs) = _folder(), socket.socketpair()
+        with theirs, (scratch / "log").open("wb") as log:
+            request = f"{program} {scratch}".encode()
+            socket.send_fds(self._channel, [request], [theirs.fileno(), log.fileno(), *descriptors])
+            if not (pid := self._channel.recv(16)):
+                raise UnavailableError(f"the judge's own process failed: {last_line(self._scratch / 'log')}")
+        return Child(int(pid), Channel(mine, ANSWERS), scratch)
 
     def end(self) -> None:
-        """End it; the runners are not touched."""
+        """End it; what was forked from it goes on."""
         self._channel.close()
         self._process.kill()
         self._process.wait()
         shutil.rmtree(self._scratch, ignore_errors=True)
 
-    def _fork(self, end: socket.socket, log: IO[bytes], scratch: Path) -> Callable[[], int | None]:
-        socket.send_fds(self._channel, [str(scratch).encode()], [end.fileno(), log.fileno()])
-        pid, codes = int(self._channel.recv(16) or 0), list[int]()
 
-        def status() -> int | None:
-            if not codes:
-                ended, code = os.waitpid(pid, os.WNOHANG)
-                codes.extend([os.waitstatus_to_exitcode(code)] if ended else [])
-            return codes[0] if codes else None
+@contextmanager
+def nursery() -> Generator[Nursery]:
+    """A nursery; meanwhile orphaned descendants become children of this process, which can find and end them."""
+    libc, before = ctypes.CDLL(None), ctypes.c_int()
+    libc.prctl(PR_GET_CHILD_SUBREAPER, ctypes.byref(before))
+    libc.prctl(PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1))
+    opened = Nursery()
+    try:
+        yield opened
+    finally:
+        opened.end()
+        libc.prctl(PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(before.value))
 
-        return status
+
+def last_line(log: Path) -> str:
+    """The last line of what a process printed."""
+    lines = log.read_text(errors="replace").split("\n")
+    return next((line for line in reversed(lines) if line.strip()), "none")
 
 
-def _spawn(
-    program: str, end: socket.socket, log: IO[bytes], scratch: Path, descriptors: Sequence[int]
-) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-B", "-P", "-m", f"harness.judge.{program}", str(end.fileno())],
-        cwd=scratch,
-        env=_environment(scratch),
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=log,
-        close_fds=True,
-        pass_fds=(end.fileno(), *descriptors),
-        start_new_session=True,
-    )
+def _folder() -> Path:
+    return Path(tempfile.mkdtemp(prefix="normbwd-judge-")).resolve()
 
 
 def printable(reason: Reason) -> Reason:
@@ -284,7 +274,7 @@ def _runs(pid: int) -> bool:
 def _environment(scratch: Path) -> dict[str, str]:
     passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     own = dict.fromkeys(OWN_FOLDERS, str(scratch))
-    # Pools of compilers need semaphores outside of the scratch folder.
-    compilers = {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    # Pools of compilers need semaphores outside of the scratch folder, and a process with a CUDA context cannot fork.
+    settings = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
     paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    return passed | own | compilers | {"PYTHONPATH": paths, "PYTHONUSERBASE": site.getuserbase()}
+    return passed | own | settings | {"PYTHONPATH": paths, "PYTHONUSERBASE": site.getuserbase()}

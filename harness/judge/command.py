@@ -12,7 +12,7 @@ from harness.cases.suites import cases_of, parse_dtype, parse_norms, parse_shape
 from harness.defaults import BASELINE, OWN_IMPL
 from harness.engine_version import ENGINE_VERSION
 from harness.errors import UsageError
-from harness.judge.children import ROOT
+from harness.judge.children import ROOT, nursery
 from harness.judge.trial import Courtroom, JudgeSettings
 from harness.judge.verdict import CaseVerdict, FileVerdict, exit_code, gravest
 from harness.records.reason_texts import sentence
@@ -45,7 +45,7 @@ def judge(
     file: Path,
     cases: Sequence[NormCase],
     peers: Sequence[str],
-    effort: JudgeSettings | None = None,
+    settings: JudgeSettings | None = None,
     say: Callable[[CaseVerdict], object] = lambda _: None,
 ) -> FileVerdict:
     """The verdict on a file; `say` gets that on each case as soon as it is known."""
@@ -58,15 +58,16 @@ def judge(
     name: str | None = None
     version: int | None = None
     device = ""
-    for case in cases:
-        with Courtroom(case, peers, effort or JudgeSettings()) as room:
-            verdict = room.judge(file)
-        device, name, version = room.device, name or room.heard.name or None, room.heard.version
-        if changed := changed_files(before) + ([str(file)] if file.read_bytes() != content else []):
-            reason = Reason("changed_code", {"files": changed[:8]})
-            verdict = verdict.model_copy(update={"status": "tampered", "reason": reason, "speed": None})
-        verdicts.append(verdict)
-        say(verdict)
+    with nursery() as opened:
+        for case in cases:
+            with Courtroom(opened, case, peers, settings or JudgeSettings()) as room:
+                verdict = room.judge(file)
+            device, name, version = room.device, name or room.heard.name or None, room.heard.version
+            if changed := changed_files(before) + ([str(file)] if file.read_bytes() != content else []):
+                reason = Reason("changed_code", {"files": changed[:8]})
+                verdict = verdict.model_copy(update={"status": "tampered", "reason": reason, "speed": None})
+            verdicts.append(verdict)
+            say(verdict)
     status = gravest([verdict.status for verdict in verdicts])
     return FileVerdict(
         file=str(file),

@@ -27,47 +27,43 @@ class Message(BaseModel):
 
 
 class StartRunner(Message):
-    """To a runner, first. `file` is the judged one, and the runner then enters the sandbox; or it runs `peers`."""
+    """To a runner, first: the judged `file`, or the name of a `peer`; it enters the sandbox before it loads either."""
 
     kind: Literal["start"] = "start"
     case: StoredCase
     calls: MostCalls
-    memory_fd: int | None
     file: str | None = None
-    peers: list[str] = []
+    peer: str = ""
     scratch: str = ""
     protected: list[int] = []
     without: list[str] = []
 
 
 class Prepare(Message):
-    """To a runner: prepare an implementation for the inputs that lie in its memory now, one backward for each call."""
+    """To a runner: prepare for the inputs that lie in its memory now, a backward for each call."""
 
     kind: Literal["prepare"] = "prepare"
-    impl: str
 
 
 class Go(Message):
     """To a runner: make the calls of a stretch, one on each of the inputs."""
 
     kind: Literal["go"] = "go"
-    impl: str
 
 
 class Open(Message):
-    """To the reference, first; `memories` are the descriptors of the runners' inputs on a CPU, the answers' last."""
+    """To the reference, first."""
 
     kind: Literal["open"] = "open"
     case: StoredCase
     calls: MostCalls
-    memories: list[int]
 
 
 class Attach(Message):
     """To the reference: the memory of a runner on a GPU, where that is not a descriptor."""
 
     kind: Literal["attach"] = "attach"
-    runner: Literal[0, 1]
+    runner: Number
     handle: str
 
 
@@ -75,9 +71,16 @@ class Draw(Message):
     """To the reference: write inputs for a runner from a seed for each call; all of them, or those that are `fresh`."""
 
     kind: Literal["draw"] = "draw"
-    runner: Literal[0, 1]
+    runner: Number
     seeds: list[Seed]
     fresh: bool
+
+
+class Reveal(Message):
+    """To the reference, on a GPU: hand the last draw to its runner."""
+
+    kind: Literal["reveal"] = "reveal"
+    runner: Number
 
 
 class AnswerPlace(Message):
@@ -123,11 +126,11 @@ class Ready(Message):
 
 
 class RunnerReady(Message):
-    """From a runner, first: the layers that are in force, the names that it can run, and its memory on a GPU."""
+    """From a runner, first: the layers that are in force, what it runs, and its memory on a GPU."""
 
     kind: Literal["hello"] = "hello"
     layers: dict[str, bool] = Field(default={}, max_length=16)
-    names: list[str] = Field(max_length=64)
+    name: str = Field(max_length=100)
     in_place: bool = False
     version: int = 0
     handle: str = Field(default="", max_length=100)
@@ -158,7 +161,7 @@ class Failed(Message):
 
 
 Request = Annotated[
-    StartRunner | Prepare | Go | Open | Attach | Draw | Commit | Compare | Calm, Field(discriminator="kind")
+    StartRunner | Prepare | Go | Open | Attach | Draw | Reveal | Commit | Compare | Calm, Field(discriminator="kind")
 ]
 Answer = Annotated[Ready | RunnerReady | Answered | Compared | Failed, Field(discriminator="kind")]
 REQUESTS: TypeAdapter[Any] = TypeAdapter(Request)

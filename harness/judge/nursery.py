@@ -1,4 +1,4 @@
-"""The process that runners are forked from: it imports torch once for all of them, and calls nothing."""
+"""The process that all others are forked from: it imports torch once for all of them, and calls nothing."""
 
 from __future__ import annotations
 
@@ -8,28 +8,31 @@ import sys
 import time
 import traceback
 
-import torch
-
-from harness.judge import runner
+from harness.judge import reference, runner
 from harness.judge.children import OWN_FOLDERS, end_with_parent
-from harness.verify import precision
+from harness.judge.messages import REQUESTS, Channel
 from harness.worker import discovery
+
+PROGRAMS = {"runner": runner.run, "reference": reference.run}
+MOST_DESCRIPTORS = 8
+assert discovery, "imported for all"
 
 
 def main() -> None:
-    """Fork a runner for each request: its scratch folder, its end of the channel, its log."""
+    """Fork a process for each request: the program's name and the scratch folder, with descriptors."""
     end_with_parent()
     requests = socket.socket(fileno=int(sys.argv[1]))
     while True:
-        scratch, descriptors, _, _ = socket.recv_fds(requests, 4096, 2)
-        if not scratch:
+        request, descriptors, _, _ = socket.recv_fds(requests, 4096, MOST_DESCRIPTORS)
+        if not request:
             return
         told, tell = os.pipe()
         if (middle := os.fork()) == 0:
             if (pid := os.fork()) == 0:
                 for descriptor in (requests.detach(), told, tell):
                     os.close(descriptor)
-                begin(os.getppid(), scratch.decode(), *descriptors)
+                program, scratch = request.decode().split(" ", 1)
+                begin(os.getppid(), program, scratch, *descriptors)
             os.write(tell, str(pid).encode())
             os._exit(0)
         os.waitpid(middle, 0)
@@ -38,10 +41,11 @@ def main() -> None:
             os.close(descriptor)
 
 
-def begin(middle: int, scratch: str, end: int, log: int) -> None:
-    """Be a runner: an orphan, with nothing open but standard streams, the channel and the memory."""
+def begin(middle: int, program: str, scratch: str, end: int, log: int, *memories: int) -> None:
+    """Be a process of the judge: an orphan, with nothing open but standard streams, the channel and the memories."""
     while os.getppid() == middle:
         time.sleep(0.0001)
+    end_with_parent()
     os.setsid()
     os.chdir(scratch)
     os.environ.update(dict.fromkeys(OWN_FOLDERS, scratch))
@@ -49,7 +53,7 @@ def begin(middle: int, scratch: str, end: int, log: int) -> None:
         os.dup2(log, stream)
     os.close(log)
     try:
-        runner.run(end)
+        PROGRAMS[program](Channel(socket.socket(fileno=end), REQUESTS), memories)
     except BaseException:
         traceback.print_exc()
         os._exit(1)
@@ -57,5 +61,4 @@ def begin(middle: int, scratch: str, end: int, log: int) -> None:
 
 
 if __name__ == "__main__":
-    assert torch, (precision, discovery)
     main()

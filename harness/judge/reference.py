@@ -5,11 +5,10 @@ It keeps its own copy of what it draws, and reads of a runner's memory only the 
 
 from __future__ import annotations
 
+import hashlib
 import os
-import socket
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -19,9 +18,7 @@ from harness.cases.tensors import OUTPUT_GRADIENTS, gradients_of, inputs_of
 from harness.cases.traffic import moved_bytes, shortest_possible_us
 from harness.devices import detect, read_facts
 from harness.judge import memory
-from harness.judge.children import end_with_parent
 from harness.judge.messages import (
-    REQUESTS,
     Attach,
     Calm,
     Channel,
@@ -32,6 +29,7 @@ from harness.judge.messages import (
     Message,
     Open,
     Ready,
+    Reveal,
     serve,
 )
 from harness.records.reasons import Reason
@@ -43,11 +41,14 @@ CELLS = 256  # answers that chance may not make wrong together
 RATE_BYTES = 1 << 26
 GENEROUS = 4.0  # a CPU's rate of reading may be so many times what one large read shows: part may lie in its cache
 FLUSH_BYTES = 1 << 26  # on a CPU; on a GPU by the profile
-CALM_BYTES = 1 << 29
+CALM_BYTES, CALM_FILLS = 1 << 29, 16  # some milliseconds, longer than a GPU gives one process at a time
 
 
 class Reference:
     """One case: the inputs of each runner as they were drawn, and the answers of the last stretch."""
+
+    def __init__(self, memories: Sequence[int]) -> None:
+        self._memories = memories
 
     def open(self, request: Open) -> Message:
         """Map the memory of the runners, and read how fast this device's memory is."""
@@ -56,14 +57,14 @@ class Reference:
         self._calls = request.calls
         self._spans, size = memory.layout(self.case, request.calls, "input", "statistic")
         self._answer_spans, answer_size = memory.layout(self.case, request.calls, "gradient")
-        self._slots: list[Any] = [None, None]
+        self._slots: dict[int, Any] = {}
         if self._on_gpu:
             self._answers = torch.empty(answer_size, dtype=torch.uint8, device="cuda")
         else:
-            *inputs, answers = request.memories
-            self._slots = [self._tensors(memory.host_block(each, size)) for each in inputs]
+            *inputs, answers = self._memories
+            self._slots = {number: self._tensors(memory.host_block(each, size)) for number, each in enumerate(inputs)}
             self._answers = memory.host_block(answers, answer_size)
-        self._drawn: list[list[Inputs]] = [[], []]
+        self._drawn: dict[int, list[Inputs]] = {}
         return self._read_device()
 
     def attach(self, request: Attach) -> Message:
@@ -74,7 +75,7 @@ class Reference:
 
     def draw(self, request: Draw) -> Message:
         """Draw inputs, or other gradients of the outputs alone, write them for a runner, and empty the caches."""
-        kept = self._drawn[request.runner]
+        kept = self._drawn.setdefault(request.runner, [])
         if not request.fresh:
             kept[:] = [make_inputs(self.case, seed) for seed in request.seeds]
             names = [span.name for span in self._spans[0]]
@@ -83,11 +84,21 @@ class Reference:
             for call, seed in enumerate(request.seeds):
                 generator = torch.Generator(self.case.device).manual_seed(seed)
                 kept[call] = kept[call].with_tensors({name: self._noise(generator) for name in names})
-        for call, inputs in enumerate(kept):
-            for name in names:
-                self._slots[request.runner][call][name].copy_(inputs.tensors()[name])
+        if not (request.fresh and self._on_gpu):
+            self._hand_over(request.runner, names)
         self._empty_caches()
         return Ready()
+
+    def reveal(self, request: Reveal) -> Message:
+        """Hand the last draw of dy to its runner."""
+        self._hand_over(request.runner, OUTPUT_GRADIENTS)
+        torch.cuda.synchronize()
+        return Ready()
+
+    def _hand_over(self, runner: int, names: Sequence[str]) -> None:
+        for slots, inputs in zip(self._slots[runner], self._drawn[runner], strict=True):
+            for name in (name for name in names if name in slots):
+                slots[name].copy_(inputs.tensors()[name])
 
     def commit(self, request: Commit) -> Message:
         """Copy the answers of a stretch on a GPU; a place that is none leaves NaN."""
@@ -108,10 +119,7 @@ class Reference:
     def check(self, request: Compare) -> Message:
         """Hash all answers, and compare those that are asked for with float64; the inputs must be as they were."""
         answers = [self._grads(call, set(wide)) for call, wide in enumerate(request.wide)]
-        hashes = [
-            {name: fingerprint(Grads.of({name: tensor})) for name, tensor in answer.tensors().items()}
-            for answer in answers
-        ]
+        hashes = [{name: _hash(tensor) for name, tensor in answer.tensors().items()} for answer in answers]
         rho: dict[str, float] = {}
         fault = self._changed_input(request.in_place)
         for call in request.which:
@@ -127,7 +135,7 @@ class Reference:
         """The microseconds that a known kernel takes on the GPU now."""
         if not hasattr(self, "_work"):
             self._work = torch.empty(CALM_BYTES, dtype=torch.uint8, device="cuda")
-        return Ready(figures={"us": self._timed(lambda: self._work.fill_(1), 1)})
+        return Ready(figures={"us": self._timed(lambda: [self._work.fill_(1) for _ in range(CALM_FILLS)], 0)})
 
     def _tensors(self, block: torch.Tensor) -> list[dict[str, torch.Tensor]]:
         return [memory.views(block, spans) for spans in self._spans]
@@ -189,22 +197,22 @@ class Reference:
         return min(times_us)
 
 
+def _hash(tensor: torch.Tensor) -> str:
+    """A hash of all bits."""
+    if tensor.is_cuda:
+        return fingerprint(Grads.of({"dx": tensor}))
+    return hashlib.blake2b(tensor.view(torch.uint8).numpy().data, digest_size=16).hexdigest()
+
+
 def wide_size(span: memory.Span) -> int:
     """The bytes of a gradient that was returned in fp32."""
     return memory.ITEM_BYTES["fp32"] * (span.size // memory.ITEM_BYTES[span.dtype])
 
 
-def main() -> None:
-    """Serve the parent at the other end of the descriptor that the first argument names."""
-    end_with_parent()
+def run(channel: Channel, memories: Sequence[int]) -> None:
+    """Serve the parent; on a CPU `memories` are those of the runners' inputs, and that of the answers last."""
     torch.set_num_threads(1)
-    reference = Reference()
-    kinds = ("open", "attach", "draw", "commit", "check", "calm")
-    channel = Channel(socket.socket(fileno=int(sys.argv[1])), REQUESTS)
-    channel.send(Ready(figures={"pid": os.getpid()}))
+    reference = Reference(memories)
+    kinds = ("open", "attach", "draw", "reveal", "commit", "check", "calm")
     with torch.no_grad():
         serve(channel, {kind: getattr(reference, kind) for kind in kinds})
-
-
-if __name__ == "__main__":
-    main()

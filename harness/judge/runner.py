@@ -5,25 +5,19 @@ All that it says can be forged: the parent believes the bytes that lie in its me
 
 from __future__ import annotations
 
-import os
-import socket
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from harness.cases import Grads, Inputs
 from harness.cases.tensors import gradients_of
 from harness.judge import memory, sandbox
-from harness.judge.children import end_with_parent
 from harness.judge.messages import (
-    REQUESTS,
     Answered,
     AnswerPlace,
     Channel,
     Failed,
     Message,
-    Prepare,
     Ready,
     RunnerReady,
     StartRunner,
@@ -36,62 +30,57 @@ Backward = Callable[[], Grads]
 
 
 class StretchServer:
-    """Implementations of one case, with a backward for each call of a stretch, all on inputs of their own."""
+    """An implementation of one case, with a backward for each call of a stretch, each on inputs of its own."""
 
-    def __init__(self, start: StartRunner) -> None:
+    def __init__(self, start: StartRunner, memories: Sequence[int]) -> None:
         self._start = start
+        self._memories = memories
         self._case = start.case
-        self.layers: dict[str, bool] = {}
-        self._backwards: dict[str, list[Backward]] = {}
 
     def open(self) -> Message:
-        """Load the implementations, in the sandbox where there is a judged file."""
-        gpu, file = self._case.device != "cpu", self._start.file
-        if file is not None:
-            scratch = Path(self._start.scratch)
-            self.layers = sandbox.enter(scratch, self._start.protected, gpu, self._start.without)
+        """Enter the sandbox, then load the implementation."""
+        start, gpu = self._start, self._case.device != "cpu"
+        layers = sandbox.enter(Path(start.scratch), start.protected, gpu, start.without)
         import torch
 
-        spans, size = memory.layout(self._case, self._start.calls, "input", "statistic")
-        if self._start.memory_fd is None:
+        spans, size = memory.layout(self._case, start.calls, "input", "statistic")
+        if gpu:
             self._block = torch.zeros(size, dtype=torch.uint8, device="cuda")
         else:
-            self._block = memory.host_block(self._start.memory_fd, size)
+            self._block = memory.host_block(self._memories[0], size)
         tensors = [memory.views(self._block, each) for each in spans]
         self._inputs = [Inputs.of(each, case=self._case, eps=self._case.eps) for each in tensors]
-        self._implementations = {each.name: each for each in self._load(file)}
-        first = next(iter(self._implementations.values()))
-        return RunnerReady(
-            layers=self.layers,
-            names=list(self._implementations),
-            in_place=bool(first.in_place),
-            version=int(first.version),
-            handle=memory.exported(self._block.data_ptr())[0] if gpu else "",
-        )
+        self._implementation = self._load()
+        handle = memory.exported(self._block.data_ptr())[0] if gpu else ""
+        if self._implementation is None:
+            return RunnerReady(layers=layers, name=NOTHING, handle=handle)
+        own = self._implementation
+        in_place, version = bool(own.in_place), int(own.version)
+        return RunnerReady(layers=layers, name=own.name, in_place=in_place, version=version, handle=handle)
 
-    def prepare(self, request: Prepare) -> Message:
-        """Prepare an implementation, and call it once, which may compile it."""
-        if request.impl == NOTHING:
+    def prepare(self, _request: Any) -> Message:
+        """Prepare the implementation for each of the inputs."""
+        implementation = self._implementation
+        if implementation is None:
             answers = [self._nothing(each) for each in self._inputs]
-            self._backwards[NOTHING] = [lambda answer=answer: answer for answer in answers]
+            self._backwards: list[Backward] = [lambda answer=answer: answer for answer in answers]
             return Ready()
-        implementation = self._implementations[request.impl]
         if missing := implementation.missing():
             return Failed(status="missing", reason=Reason("missing", {"text": missing}))
         try:
             if why := implementation.unsupported(self._case):
                 return Failed(status="unsupported", reason=Reason("unsupported", {"text": why}))
-            self._backwards[request.impl] = [implementation.prepare(each.views()) for each in self._inputs]
+            self._backwards = [implementation.prepare(each.views()) for each in self._inputs]
         except Exception as error:
             return failed(error)
         return Ready()
 
-    def go(self, request: Any) -> Message:
+    def go(self, _request: Any) -> Message:
         """Call each backward once, and say where the gradients lie."""
-        backwards = self._backwards[request.impl]
         try:
             self._copies: list[Any] = []
-            self._answers = [backward() for backward in backwards]
+            self._answers: list[Any] = []  # of the last stretch: their memory is free for this one
+            self._answers += [backward() for backward in self._backwards]
             if self._case.device != "cpu":
                 self._wait()
             return Answered(answers=[self._places(number, answer) for number, answer in enumerate(self._answers)])
@@ -113,7 +102,7 @@ class StretchServer:
 
         places: list[AnswerPlace] = []
         for gradient in gradients_of(self._case):
-            tensor = getattr(answer, gradient.name, None) if isinstance(answer, Grads) else None
+            tensor: Any = getattr(answer, gradient.name, None) if isinstance(answer, Grads) else None
             asked = torch_dtype(gradient.dtype_in(self._case))
             fits = type(tensor) is torch.Tensor and tensor.shape == gradient.shape(self._case)
             if not fits or tensor.dtype not in (asked, torch.float32) or tensor.device.type != self._case.device:
@@ -147,13 +136,13 @@ class StretchServer:
             }
         )
 
-    def _load(self, file: str | None) -> list[Any]:
+    def _load(self) -> Any:
         from harness.worker import discovery
 
-        if file is not None:
-            return discovery.of_file(Path(file))
+        if self._start.file is not None:
+            return discovery.of_file(Path(self._start.file))[0]
         by_name = {each.name: each for each in discovery.discover()}
-        return [by_name[name] for name in self._start.peers]
+        return None if self._start.peer == NOTHING else by_name[self._start.peer]
 
 
 class Malformed(Exception):  # noqa: N818
@@ -172,19 +161,12 @@ def failed(error: BaseException) -> Failed:
     return Failed(status="oom" if memory_short else "crashed", reason=raised(error))
 
 
-def run(descriptor: int) -> None:
-    """Serve the parent at the other end of a socket."""
-    end_with_parent()
-    channel = Channel(socket.socket(fileno=descriptor), REQUESTS)
-    channel.send(Ready(figures={"pid": os.getpid()}))
-    runner = StretchServer(channel.receive())
+def run(channel: Channel, memories: Sequence[int]) -> None:
+    """Serve the parent at the other end of the channel."""
+    server = StretchServer(channel.receive(), memories)
     try:
-        hello = runner.open()
+        hello = server.open()
     except (Exception, SystemExit) as error:
         hello = Failed(status="crashed", reason=raised(error))
     channel.send(hello)
-    serve(channel, {"prepare": runner.prepare, "go": runner.go})
-
-
-if __name__ == "__main__":
-    run(int(sys.argv[1]))
+    serve(channel, {"prepare": server.prepare, "go": server.go})

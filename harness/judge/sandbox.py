@@ -92,7 +92,7 @@ def enter(scratch: Path, protected: Sequence[int], gpu: bool, without: Iterable[
         "no_new_privileges": lambda: _prctl(PR_SET_NO_NEW_PRIVS, 1),
         "landlock": lambda: restrict_files(scratch, gpu),
         "no_capabilities": drop_capabilities,
-        "seccomp": lambda: filter_calls(protected, signals_are_scoped),
+        "seccomp": lambda: filter_calls(protected, signals_are_scoped, gpu),
     }
     return {name: name not in without and layer() for name, layer in layers.items()}
 
@@ -158,17 +158,17 @@ def restrict_files(scratch: Path, gpu: bool) -> bool:
     return restricted
 
 
-def filter_calls(protected: Sequence[int], signals_are_scoped: bool) -> bool:
+def filter_calls(protected: Sequence[int], signals_are_scoped: bool, gpu: bool) -> bool:
     """Refuse system calls that reach into other processes, or leave the group that the parent stops."""
     if platform.machine() not in ARCHITECTURES:
         return False
-    program = b"".join(struct.pack("HBBI", *each) for each in instructions(protected, signals_are_scoped))
+    program = b"".join(struct.pack("HBBI", *each) for each in instructions(protected, signals_are_scoped, gpu))
     code = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code))
     return _prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.c_char_p(header))
 
 
-def instructions(protected: Sequence[int], signals_are_scoped: bool) -> list[Instruction]:
+def instructions(protected: Sequence[int], signals_are_scoped: bool, gpu: bool) -> list[Instruction]:
     """The filter, as a program for the kernel."""
     architecture, column = ARCHITECTURES[platform.machine()]
     numbers = {name: both[column] for name, both in NUMBERS.items()}
@@ -189,7 +189,10 @@ def instructions(protected: Sequence[int], signals_are_scoped: bool) -> list[Ins
     program += _when(numbers["clone"], *_argument((ANY_BIT, CLONE_NEWUSER)), refuse, _return(ALLOW))
     for name in OF_ITSELF:
         program += _when(numbers[name], *_argument((EQUAL, 0)), _return(ALLOW), refuse)
-    program += _when(numbers["socket"], *_argument((EQUAL, AF_UNIX)), _return(ALLOW), refuse)
+    if gpu:  # CUDA opens sockets of this host
+        program += _when(numbers["socket"], *_argument((EQUAL, AF_UNIX)), _return(ALLOW), refuse)
+    else:
+        program += _when(numbers["socket"], refuse)
     if not signals_are_scoped:  # an older kernel: a thread's number would do for its process's
         mine = [(EQUAL, 0), (EQUAL, os.getpid())]
         program += _when(numbers["kill"], *_any_argument(mine, _return(ALLOW)), refuse)

@@ -22,7 +22,7 @@ from typing import Any
 from harness.cases import NormCase
 from harness.errors import UnavailableError
 from harness.judge import memory
-from harness.judge.children import Child, JudgedError, Nursery, adopting_orphans, printable, start
+from harness.judge.children import Child, JudgedError, Nursery, last_line, printable
 from harness.judge.messages import (
     Answered,
     AnswerPlace,
@@ -37,20 +37,23 @@ from harness.judge.messages import (
     Open,
     Prepare,
     Ready,
+    Reveal,
     RunnerReady,
     StartRunner,
 )
 from harness.judge.runner import NOTHING
-from harness.judge.verdict import Answers, CaseVerdict, gravest, speed_of
+from harness.judge.verdict import Answers, CaseVerdict, speed_of
+from harness.records.reason_texts import sentence
 from harness.records.reasons import Reason
 
-JUDGED, PEERS = 0, 1  # the runners, as the reference knows them
+JUDGED = 0  # the judged runner, as the reference knows it; then the peers
 BLOCK_BYTES = {"cpu": 1 << 27, "cuda": 1 << 31}  # of the inputs and answers of a stretch together
 FEWEST_CALLS = 3
 MOST_CALLS = {"cpu": 6, "cuda": 16}
-START_LIMIT_S, STRETCH_LIMIT_S = 180.0, 60.0
+START_LIMIT_S = 180.0
 LEAST_OVERHEADS = 1.5
-SAME = "same dy"
+QUIET_STRETCHES, SLOWED = 4, 1.25
+SUSPECT = ""  # no implementation is called so
 CALM_FACTOR, CALM_TRIES = 1.5, 20
 
 
@@ -86,6 +89,12 @@ class _Findings:
     differing_in_new_process: int = 0
     verify_s: float = 0.0
 
+    def meet(self, hello: RunnerReady) -> None:
+        """Note what the runner of the judged file says of itself."""
+        self.name = printable(Reason(hello.name)).code
+        self.version, self.in_place = hello.version, hello.in_place
+        self.layers = {**hello.layers, "stopped_while_others_run": True, "fresh_inputs": True, "own_clock": True}
+
     def answers(self) -> Answers:
         """How many answers there were."""
         return Answers(**{name: getattr(self, name) for name in Answers.model_fields})
@@ -97,25 +106,42 @@ class _Findings:
         return "within a process" if self.differing_in_new_process else "yes" if self.repeated else None
 
 
-class Courtroom:
-    """The trusted processes of one case, in which one file after the other can be judged; a context manager."""
+@dataclass(frozen=True)
+class _Seat:
+    """A runner and the implementation that it runs; `number` is how the reference knows it."""
 
-    def __init__(self, case: NormCase, peers: Sequence[str], effort: JudgeSettings) -> None:
+    child: Child
+    number: int
+    impl: str
+    hello: RunnerReady
+
+
+class Courtroom:
+    """The trusted processes of one case, in which one file after the other can be judged; a context manager.
+
+    Each peer has a process of its own, by the same program and in the same sandbox as the judged file.
+    """
+
+    def __init__(self, nursery: Nursery, case: NormCase, peers: Sequence[str], settings: JudgeSettings) -> None:
+        self._nursery = nursery
         self.case = case
-        self.effort = effort
-        self._peers = list(peers)
+        self.settings = settings
+        self._baseline = peers[0]
+        self._names = [NOTHING, *peers]
         self._rng = random.Random(secrets.randbits(128))
         self._on_gpu = case.device != "cpu"
-        one = sum(memory.layout(case, 1, *kinds)[1] for kinds in (("input", "statistic"), ("gradient",)))
+        one = memory.layout(case, 1, "input", "statistic")[1] + memory.layout(case, 1, "gradient")[1]
         self.calls = max(FEWEST_CALLS, min(MOST_CALLS[case.device], BLOCK_BYTES[case.device] // one))
-        self._answer_spans, self._answers_size = memory.layout(case, self.calls, "gradient")
-        self._inputs_size = memory.layout(case, self.calls, "input", "statistic")[1]
-        self.device = ""
+        self._answer_spans, answers_size = memory.layout(case, self.calls, "gradient")
+        inputs_size = memory.layout(case, self.calls, "input", "statistic")[1]
+        self._sizes = [] if self._on_gpu else [inputs_size] * (1 + len(self._names)) + [answers_size]
+        self._memories: list[int] = []
+        self._children: list[Child] = []
+        self._peers: list[_Seat] = []
+        self._quiet_us: dict[str, float] = {}  # a peer's stretch, before there is a judged process
+        self._prepared: list[int] = []  # the seeds of the peers' inputs
 
     def __enter__(self) -> Courtroom:
-        self._adopting = adopting_orphans()
-        self._adopting.__enter__()
-        self._children: list[Child | Nursery] = []
         try:
             self._open()
         except BaseException:
@@ -128,33 +154,48 @@ class Courtroom:
             child.end()
         for descriptor in self._memories:
             os.close(descriptor)
-        self._adopting.__exit__(None, None, None)
 
     def _open(self) -> None:
-        sizes = () if self._on_gpu else (self._inputs_size, self._inputs_size, self._answers_size)
-        self._memories = [os.memfd_create("normbwd-judge", os.MFD_CLOEXEC) for _ in sizes]
-        for descriptor, size in zip(self._memories, sizes, strict=True):
-            os.ftruncate(descriptor, size)
-        self._nursery = Nursery(self._memories[:1])
-        self._children = [self._nursery]
-        self._reference = start("reference", self._memories)
-        theirs = self._memories[1:2]
-        self._peers_runner = start("runner", theirs)
-        self._children += [self._peers_runner, self._reference]
-        opening = Open(case=self.case, calls=self.calls, memories=self._memories)
-        peers = StartRunner(
-            case=self.case, calls=self.calls, memory_fd=theirs[0] if theirs else None, peers=self._peers
-        )
-        with self._trusted():
-            self._reference.channel.send(opening)
-            hello = self._peers_runner.ask(peers, START_LIMIT_S, "start")
-            ready = self._reference.answer(START_LIMIT_S, "start")
+        for size in self._sizes:
+            self._memories.append(os.memfd_create("normbwd-judge", os.MFD_CLOEXEC))
+            os.ftruncate(self._memories[-1], size)
+        self._reference = self._nursery.fork("reference", self._memories)
+        self._children.append(self._reference)
+        ready = self._ask_reference(Open(case=self.case, calls=self.calls))
         self._facts, self.device = ready.figures, ready.title
         if self._on_gpu:
-            self._ask_reference(Attach(runner=PEERS, handle=hello.handle))
             self._calm_us = min(self._ask_reference(Calm()).figures["us"] for _ in range(5))
-        self._prepared: list[int] = []  # the seeds of the peers' inputs
-        self.peers = list(self._peers)
+        for number, name in enumerate(self._names, JUDGED + 1):
+            child = self._nursery.fork("runner", self._memories[number : number + 1])
+            self._children.append(child)
+            with self._trusted():
+                self._peers.append(self._seated(child, number, name, None))
+
+    def _seated(self, child: Child, number: int, peer: str, file: Path | None) -> _Seat:
+        """A runner that has loaded what it runs, and is stopped."""
+        start = StartRunner(
+            case=self.case,
+            calls=self.calls,
+            file=str(file.resolve()) if file else None,
+            peer=peer,
+            scratch=str(child.scratch),
+            protected=[os.getpid(), *(each.pid for each in self._children)],
+            without=list(self.settings.without),
+        )
+        hello = self._expect(child.ask(start, self.settings.time_limit_s, "start"), RunnerReady)
+        child.stop()
+        child.settle()
+        if self._on_gpu and self._ask_reference(Attach(runner=number, handle=hello.handle)).title:
+            raise JudgedError("tampered", Reason("unreadable_answer"))
+        return _Seat(child, number, hello.name, hello)
+
+    def _prepare(self, seat: _Seat, seeds: list[int]) -> None:
+        """Prepare what a stopped runner runs for inputs of these seeds."""
+        self._ask_reference(Draw(runner=seat.number, seeds=seeds, fresh=False))
+        seat.child.go_on()
+        self._expect(seat.child.ask(Prepare(), self.settings.time_limit_s, "prepare"), Ready)
+        seat.child.stop()
+        seat.child.settle()
 
     @contextmanager
     def _trusted(self) -> Generator[None]:
@@ -162,7 +203,7 @@ class Courtroom:
         try:
             yield
         except JudgedError as error:
-            words = "; ".join(child.last_words() for child in (self._reference, self._peers_runner))
+            words = "; ".join(last_line(child.scratch / "log") for child in self._children)
             raise UnavailableError(f"the judge's own process failed ({error.reason.fields}): {words}") from error
 
     def _ask_reference(self, request: Message) -> Any:
@@ -195,108 +236,62 @@ class Courtroom:
     def _hear(self, file: Path, found: _Findings) -> None:
         """Let the file answer in one process after the other; the second gets some inputs of the first again."""
         seeds = [self._seed() for _ in range(self.calls)]
-        for sitting in range(self.effort.sittings):
+        for sitting in range(self.settings.sittings):
             if sitting:
                 seeds = [seed if self._rng.random() < 0.5 else self._seed() for seed in seeds]
-            judged = self._nursery.fork()
+            self._prepare_peers(seeds)
+            child = self._nursery.fork("runner", self._memories[:1])
             try:
-                self._sit(judged, file, seeds, sitting, found)
+                seat = self._seated(child, JUDGED, "", file)
+                found.meet(seat.hello)
+                self._prepare(seat, seeds)
+                found.verify_s = 0.0
+                for _ in range(2):  # the first compiles, and both are compared
+                    self._stretch(seat, seeds, sitting, found)
+                self._take_turns(seat, seeds, sitting, found)
             finally:
-                judged.end()
-
-    def _sit(self, judged: Child, file: Path, seeds: list[int], sitting: int, found: _Findings) -> None:
-        """One process of the judged file: prepare, answer, then take turns with the peers."""
-        trusted = [os.getpid(), self._reference.pid, self._peers_runner.pid]
-        hello = judged.ask(
-            StartRunner(
-                case=self.case,
-                calls=self.calls,
-                memory_fd=self._memories[0] if self._memories else None,
-                file=str(file.resolve()),
-                scratch=str(judged.scratch),
-                protected=trusted,
-                without=list(self.effort.without),
-            ),
-            self.effort.time_limit_s,
-            "start",
-        )
-        if not isinstance(hello, RunnerReady) or not hello.names:
-            raise JudgedError("tampered", Reason("bad_message", {"stage": "start"}))
-        found.layers = {**hello.layers, "stopped_while_others_run": True, "fresh_inputs": True, "own_clock": True}
-        name = found.name = printable(Reason("name", {"name": hello.names[0]})).fields["name"]  # pyright: ignore
-        found.version, found.in_place = hello.version, hello.in_place
-        self._stop(judged)
-        if self._on_gpu:
-            self._attach(hello.handle)
-        self._ask_reference(Draw(runner=JUDGED, seeds=seeds, fresh=False))
-        judged.go_on()
-        self._expect(judged.ask(Prepare(impl=str(name)), self.effort.time_limit_s, "prepare"), Ready)
-        self._stop(judged)
-        self._prepare_peers(seeds)
-        found.verify_s = 0.0
-        for _ in range(2):  # the first compiles, and both are compared
-            self._stretch(judged, str(name), seeds, sitting, found)
-        self._take_turns(judged, str(name), seeds, sitting, found)
-
-    def _attach(self, handle: str) -> None:
-        if self._ask_reference(Attach(runner=JUDGED, handle=handle)).title:
-            raise JudgedError("tampered", Reason("unreadable_answer"))
+                child.end()
 
     def _prepare_peers(self, seeds: list[int]) -> None:
-        """Prepare the peers for the same inputs, in memory of their own."""
+        """Prepare the peers for the same inputs, in memory of their own; those that cannot are left out."""
         if self._prepared == seeds:
             return
-        self._ask_reference(Draw(runner=PEERS, seeds=seeds, fresh=False))
-        self._peers_runner.go_on()
-        able: list[str] = []
-        for name in [NOTHING, *self._peers]:
+        for seat in list(self._peers):
             try:
-                self._peers_runner.ask(Prepare(impl=name), self.effort.time_limit_s, "prepare")
-                able.append(name)
+                self._prepare(seat, seeds)
             except JudgedError as error:
-                if name == self._peers[0] or error.status not in ("unsupported", "missing"):
-                    raise UnavailableError(f"{name} cannot be timed here: {error.reason.fields}") from error
-        self.peers = able
+                if seat.impl == self._baseline or error.status not in ("unsupported", "missing"):
+                    raise UnavailableError(f"{seat.impl} cannot be timed here: {sentence(error.reason)}") from error
+                self._peers.remove(seat)
+                continue
+            times_us = [self._time_peer(seat) for _ in range(QUIET_STRETCHES)]
+            self._quiet_us.setdefault(seat.impl, min(times_us))
         self._prepared = list(seeds)
-        for name in able:
-            self._time_peer(name)
 
-    def _take_turns(self, judged: Child, name: str, seeds: list[int], sitting: int, found: _Findings) -> None:
+    def _take_turns(self, judged: _Seat, seeds: list[int], sitting: int, found: _Findings) -> None:
         """Time the judged file and its peers, a stretch each in random order, until there are enough turns."""
-        effort, began_s = self.effort, time.monotonic()
-        for turn in range(effort.most_turns):
+        settings, began_s = self.settings, time.monotonic()
+        for turn in range(settings.most_turns):
             spent_s = time.monotonic() - began_s - found.verify_s
-            if turn >= effort.least_turns and spent_s > effort.timing_s:
+            if turn >= settings.least_turns and spent_s > settings.timing_s:
                 break
-            order = [name, SAME, *self.peers]
+            order = [judged, *self._peers, None]
             self._rng.shuffle(order)
-            times_us: dict[str, float] = {}
-            for each in order:
-                if each == SAME:
-                    self._stretch(judged, name, seeds, sitting, found, again=True)
-                elif each == name:
-                    times_us[""] = self._stretch(judged, name, seeds, sitting, found)
-                else:
-                    times_us[each] = self._time_peer(each)
-            for each, us in times_us.items():
-                found.stretches_us.setdefault(each, []).append(us)
+            for seat in order:
+                if seat is None:
+                    self._stretch(judged, seeds, sitting, found, again=True)
+                    continue
+                us = self._stretch(judged, seeds, sitting, found) if seat is judged else self._time_peer(seat)
+                found.stretches_us.setdefault(SUSPECT if seat is judged else seat.impl, []).append(us)
 
-    def _time_peer(self, name: str) -> float:
+    def _time_peer(self, seat: _Seat) -> float:
         """One stretch of a trusted implementation, in microseconds; nothing else is at work."""
-        self._peers_runner.stop()
+        self._draw(seat, self._seeds())
         with self._trusted():
-            self._peers_runner.settle()
-        self._ask_reference(Draw(runner=PEERS, seeds=self._seeds(), fresh=True))
-        if self._on_gpu:
-            self._wait_for_calm()
-        with self._trusted():
-            us, _ = self._clocked(self._peers_runner, name)
-            self._peers_runner.go_on()
+            us, _ = self._clocked(seat)
         return us
 
-    def _stretch(
-        self, judged: Child, name: str, seeds: list[int], sitting: int, found: _Findings, again: bool = False
-    ) -> float:
+    def _stretch(self, judged: _Seat, seeds: list[int], sitting: int, found: _Findings, again: bool = False) -> float:
         """One stretch of the judged file, in microseconds; its answers are committed, and some of them compared.
 
         With `again` some calls get a draw for the second time, and the time does not count: it could be remembered.
@@ -308,29 +303,38 @@ class Courtroom:
                 self._rng.choice(earlier) if earlier and self._rng.random() < 0.6 else fresh
                 for earlier, fresh in zip(known, drawn, strict=True)
             ]
-        self._ask_reference(Draw(runner=JUDGED, seeds=drawn, fresh=True))
-        us, done = self._clocked(judged, name)
-        self._stop(judged)
-        if not judged.channel.is_silent():
+        self._draw(judged, drawn)
+        us, done = self._clocked(judged)
+        if not judged.child.channel.is_silent():
             raise JudgedError("tampered", Reason("bad_message", {"stage": "time"}))
         if not self._on_gpu:
-            self._read_answers(judged, done)
+            self._read_answers(judged.child, done)
         found.given += self.calls
         self._compare(done, list(zip(seeds, drawn, strict=True)), sitting, found)
         return us
 
-    def _clocked(self, child: Child, name: str) -> tuple[float, Answered]:
+    def _draw(self, seat: _Seat, seeds: list[int]) -> None:
+        """Draw another dy for each call; on a GPU it is revealed when the clock runs, as no signal stops its queues."""
+        if self._on_gpu:
+            self._wait_for_calm()
+        self._ask_reference(Draw(runner=seat.number, seeds=seeds, fresh=True))
+
+    def _clocked(self, seat: _Seat) -> tuple[float, Answered]:
         """From the moment when a stopped process goes on until it says that it is done and is stopped again."""
-        child.channel.send(Go(impl=name))
+        child = seat.child
         began = time.perf_counter_ns()
+        if self._on_gpu:
+            self._ask_reference(Reveal(runner=seat.number))
+        child.channel.send(Go())
         child.go_on()
-        done = child.answer(self.effort.time_limit_s if name else STRETCH_LIMIT_S, "time")
+        done = child.answer(self.settings.time_limit_s, "time")
         child.stop()
         if self._on_gpu and isinstance(done, Answered):  # what is still computed is awaited, or read too early
             fault = self._ask_reference(Commit(answers=done.answers)).title
             if fault:
                 raise JudgedError("tampered", Reason("unreadable_answer"))
         us = (time.perf_counter_ns() - began) / 1e3
+        child.settle()
         self._expect(done, Answered)
         self._check_places(done)
         return us, done
@@ -367,10 +371,9 @@ class Courtroom:
 
     def _compare(self, done: Answered, draws: list[tuple[int, int]], sitting: int, found: _Findings) -> None:
         """Compare a random half of the answers with float64, fewer where time is short, and all with earlier bits."""
-        share = 0.5 if found.verify_s < self.effort.verify_s else 0.1
+        share = 0.5 if found.verify_s < self.settings.verify_s else 0.25
         which = [call for call in range(self.calls) if self._rng.random() < share]
-        if not found.verified:
-            which = which or [self._rng.randrange(self.calls)]
+        which = which or [self._rng.randrange(self.calls)]
         wide = [[place.name for place in places if place.wide] for places in done.answers]
         began_s = time.monotonic()
         checked: Compared = self._ask_reference(Compare(which=which, wide=wide, in_place=found.in_place))
@@ -398,13 +401,16 @@ class Courtroom:
         if found.differing:
             fields = {"differing": found.differing, "repeats": found.repeated, "tensors": sorted(found.differing_in)}
             return "nondeterministic", Reason("runs_differ", fields)
+        peer_us = found.stretches_us[self._baseline]
+        if min(peer_us) > SLOWED * self._quiet_us[self._baseline]:
+            return "inconclusive", Reason("peers_slower", {"times": min(peer_us) / self._quiet_us[self._baseline]})
         if speed.stretch_us < LEAST_OVERHEADS * speed.overhead_us:
             return "inconclusive", Reason("short_stretch")
         return ("right", None) if speed.is_conclusive else ("inconclusive", Reason("wide_interval"))
 
     def _speed(self, found: _Findings) -> Any:
         figures = {name: self._facts[name] for name in ("floor_us", "traffic_us")}
-        return speed_of(found.stretches_us, "", NOTHING, calls=self.calls, baseline=self._peers[0], **figures)
+        return speed_of(found.stretches_us, SUSPECT, NOTHING, calls=self.calls, baseline=self._baseline, **figures)
 
     def _wait_for_calm(self) -> None:
         """Wait until a known kernel takes as long as before the judged process was there."""
@@ -414,13 +420,10 @@ class Courtroom:
             time.sleep(0.05)
         raise JudgedError("tampered", Reason("left_device_busy"))
 
-    def _stop(self, judged: Child) -> None:
-        judged.stop()
-        judged.settle()
-
-    def _expect(self, message: Message, kind: type[Message]) -> None:
+    def _expect(self, message: Any, kind: type[Any]) -> Any:
         if not isinstance(message, kind):
             raise JudgedError("tampered", Reason("bad_message", {"stage": "time"}))
+        return message
 
     def _seeds(self) -> list[int]:
         return [self._seed() for _ in range(self.calls)]
@@ -431,6 +434,3 @@ class Courtroom:
 
 def _size(span: memory.Span, place: AnswerPlace) -> int:
     return memory.ITEM_BYTES["fp32"] * (span.size // memory.ITEM_BYTES[span.dtype]) if place.wide else span.size
-
-
-__all__ = ["Courtroom", "JudgeSettings", "gravest"]

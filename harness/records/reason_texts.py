@@ -110,6 +110,7 @@ TEXTS: dict[str, str] = {
     "shared_answers": "gradients of two calls lie in the same memory: each call must return memory of its own",
     "left_device_busy": "it left work on the GPU that goes on while the others are timed",
     "changed_code": "files of this project changed while it was judged: {files}",
+    "peers_slower": "its peers were {times:.2f} times as slow while it was there: is the machine busy?",
     "short_stretch": "its calls take hardly longer than doing nothing: no verdict on speed; give a larger shape",
     "wide_interval": "the speedup scatters too much for a verdict on speed: is the machine busy?",
     # Configurations.
