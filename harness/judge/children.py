@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 MOST_PROCESSES = 64
 FIRST_LOOK_S = 0.5  # a stretch that is shorter is not disturbed by reading /proc
 LOOK_S = 0.1
-STOP_LIMIT_S = 5.0
+STOP_LIMIT_S, END_LIMIT_S = 3.0, 30.0  # a GPU takes its time to end a kernel
 STOPPED = frozenset("TtZX")  # states in /proc: stopped, traced, dead
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER, PR_GET_CHILD_SUBREAPER = 1, 36, 37
 OWN_FOLDERS = ("HOME", "TMPDIR", "XDG_CACHE_HOME", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH")
@@ -156,14 +156,18 @@ class Child:
     def end(self) -> None:
         """Kill it with all its descendants, and remove its scratch folder."""
         self.channel.close()
-        ends_s = time.monotonic() + STOP_LIMIT_S
-        for number in (signal.SIGSTOP, signal.SIGKILL):  # stopped ones start no others
+        for number, limit_s in (
+            (signal.SIGSTOP, STOP_LIMIT_S),
+            (signal.SIGKILL, END_LIMIT_S),
+        ):  # the stopped start none
+            ends_s = time.monotonic() + limit_s
             while (family := self.family()) and time.monotonic() < ends_s:
                 for each in family:
                     with suppress(ProcessLookupError, PermissionError):
                         os.kill(each.pid, number)
                 if number == signal.SIGSTOP and not any(_runs(each.pid) for each in self.family()):
                     break
+                time.sleep(0.002)
         self._status()
         _OWN.discard(self.pid)
         for each in processes().values():  # orphans that ended

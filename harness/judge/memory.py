@@ -96,17 +96,28 @@ def _handle_of(base: int) -> str:
     return base64.b64encode(bytes(handle)).decode("ascii")
 
 
-@cache
-def imported(handle: str) -> tuple[int, int]:
-    """The address at which another process's allocation is mapped here, and its bytes."""
-    raw = base64.b64decode(handle, validate=True)
-    if len(raw) != IPC_HANDLE_BYTES:
-        raise ValueError("no handle of CUDA IPC")
-    base, size = ctypes.c_uint64(), ctypes.c_size_t()
-    opened = _Handle.from_buffer_copy(raw)
-    _call("cuIpcOpenMemHandle_v2", ctypes.byref(base), opened, ctypes.c_uint(LAZY_PEER_ACCESS))
-    _call("cuMemGetAddressRange_v2", None, ctypes.byref(size), base)
-    return base.value, size.value
+_IMPORTED: dict[tuple[int, str], tuple[int, int]] = {}
+
+
+def _imported(runner: int, handle: str) -> tuple[int, int]:
+    """The address at which a runner's allocation is mapped here, and its bytes."""
+    if (runner, handle) not in _IMPORTED:
+        raw = base64.b64decode(handle, validate=True)
+        if len(raw) != IPC_HANDLE_BYTES:
+            raise ValueError("no handle of CUDA IPC")
+        base, size = ctypes.c_uint64(), ctypes.c_size_t()
+        opened = _Handle.from_buffer_copy(raw)
+        _call("cuIpcOpenMemHandle_v2", ctypes.byref(base), opened, ctypes.c_uint(LAZY_PEER_ACCESS))
+        _call("cuMemGetAddressRange_v2", None, ctypes.byref(size), base)
+        _IMPORTED[runner, handle] = base.value, size.value
+    return _IMPORTED[runner, handle]
+
+
+def forget(runner: int) -> None:
+    """Unmap what a runner that has ended allocated, so that its memory is free again."""
+    for key in [key for key in _IMPORTED if key[0] == runner]:
+        base, _ = _IMPORTED.pop(key)
+        _call("cuIpcCloseMemHandle", ctypes.c_uint64(base))
 
 
 class _Bytes:
@@ -117,11 +128,11 @@ class _Bytes:
         self.__cuda_array_interface__ = {"shape": (size,), "typestr": "|u1", "data": data, "version": 2}
 
 
-def device_block(handle: str, offset: int, size: int) -> torch.Tensor:
-    """So many bytes of another process's allocation; raises ValueError where it has fewer."""
+def device_block(runner: int, handle: str, offset: int, size: int) -> torch.Tensor:
+    """So many bytes of a runner's allocation; raises ValueError where it has fewer."""
     import torch
 
-    base, whole = imported(handle)
+    base, whole = _imported(runner, handle)
     if offset + size > whole:
         raise ValueError("outside of the allocation")
     return torch.as_tensor(_Bytes(base + offset, size), device="cuda")

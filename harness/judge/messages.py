@@ -96,6 +96,7 @@ class Commit(Message):
     """To the reference, on a GPU: copy these answers now."""
 
     kind: Literal["commit"] = "commit"
+    runner: Number
     answers: list[list[AnswerPlace]] = Field(max_length=64)
 
 

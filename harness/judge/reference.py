@@ -69,8 +69,10 @@ class Reference:
 
     def attach(self, request: Attach) -> Message:
         """Open a runner's memory on the GPU."""
+        torch.cuda.synchronize()
+        memory.forget(request.runner)
         size = memory.layout(self.case, self._calls, "input", "statistic")[1]
-        self._slots[request.runner] = self._tensors(memory.device_block(request.handle, 0, size))
+        self._slots[request.runner] = self._tensors(memory.device_block(request.runner, request.handle, 0, size))
         return Ready()
 
     def draw(self, request: Draw) -> Message:
@@ -109,7 +111,7 @@ class Reference:
                 for span in spans:
                     place = by_name[span.name]
                     size = wide_size(span) if place.wide else span.size
-                    source = memory.device_block(place.handle, place.address, size)
+                    source = memory.device_block(request.runner, place.handle, place.address, size)
                     self._answers[span.offset : span.offset + size].copy_(source)
             torch.cuda.synchronize()
         except (ValueError, RuntimeError, KeyError) as error:
