@@ -180,13 +180,8 @@ class JoinedCase(dict[tuple[str, Role], Joined]):
                 self.disturbed[impl] = Reason("ratio_disturbed", {"baseline": baseline}, [reason])
 
 
-def last_rows(rows: Iterable[RowRecord]) -> list[RowRecord]:
-    """The rows that count: where a process has several of an implementation on a case the last, as resuming appends."""
-    return list({(row.process, row.case, row.impl, row.role): row for row in rows}.values())
-
-
 def untested(results: Results) -> dict[str, list[RowRecord]]:
-    """The timed rows that count of which the GPU made no self-test "before" in their process, or none "after" them.
+    """The timed rows of which the GPU made no self-test "before" in their process, or none "after" them.
 
     One after them is behind them in the file. That of an earlier sitting is not, and so a sitting that was killed, or
     whose self-test died, has measured rows without.
@@ -197,8 +192,7 @@ def untested(results: Results) -> dict[str, list[RowRecord]]:
         for test, rows in zip(results.selftests, results.selftests_behind, strict=True)
         if test.when == "after"
     }
-    last = {(row.process, row.case, row.impl, row.role): number for number, row in enumerate(results.rows)}
-    timed = [(number, results.rows[number]) for number in last.values() if results.rows[number].timing]
+    timed = [(number, row) for number, row in enumerate(results.rows) if row.timing]
     return {
         "before": [row for _, row in timed if (row.process, row.gpu) not in before],
         "after": [row for number, row in timed if number >= after.get((row.process, row.gpu), 0)],
@@ -213,7 +207,7 @@ def join(rows: Iterable[RowRecord], t0_us: Mapping[int, float] | None = None) ->
     t0 and at the median over all processes, so what a process read does not decide whether it counts.
     """
     by_result: dict[tuple[str, Role], list[RowRecord]] = {}
-    for row in last_rows(rows):
+    for row in rows:
         by_result.setdefault((row.impl, row.role), []).append(row)
     joined = {
         key: Joined(tuple(sorted(of_key, key=lambda row: row.process)), t0_us or {})

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from harness.analysis import evidence
 from harness.analysis.currency import is_own
-from harness.analysis.joining import last_rows, untested
+from harness.analysis.joining import untested
 from harness.errors import UsageError
 from harness.git import GitError, git
 from harness.publish.packing import without_traces
@@ -159,7 +159,7 @@ def _of_timing(results: Results) -> Iterator[str]:
         yield f"the self-test failed ({', '.join(failed)}); see docs/method.md"
     void = [
         (share, row.case.key + (f" {context}" if context != COLD else ""))
-        for row in last_rows(results.rows)
+        for row in results.rows
         for context, share in evidence.void_shares(row).items()
         if share > evidence.MOST_VOIDED
     ]

@@ -13,6 +13,7 @@ import gzip
 import os
 import threading
 import zlib
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -45,7 +46,7 @@ PACKED = {".gz": gzip.open, ".bz2": bz2.open}  # numbers in text come out a thir
 
 @dataclass(frozen=True)
 class Results:
-    """A results file in memory."""
+    """A results file in memory: of each process one row of an implementation on a case, the last."""
 
     run: RunRecord
     rows: list[RowRecord]
@@ -207,17 +208,23 @@ def _load(path: Path, torn: bool) -> Results:
     end = reduce(_add_sittings, ends) if ends else None
     if end and (reason := impossible.longer_than_run(timed, end, len(_only(GpuRecord, records)))):
         raise UsageError(f"{path} cannot be what a run measured: {sentence(reason)}; measure again")
+    counting = _counting(timed)
     return Results(
         run,
-        [impossible.mark_impossible(row, run.device.datasheet_gbps) for row in timed],
+        [impossible.mark_impossible(timed[number], run.device.datasheet_gbps) for number in counting],
         end,
         tuple(_only(SelfTestRecord, records)),
         tuple(_only(ConditionsRecord, records)),
         tuple(_only(SanitizerRecord, records)),
         tuple(_only(GpuRecord, records)),
         tuple(_only(ResumedRecord, records)),
-        tuple(selftests_behind),
+        tuple(bisect_left(counting, behind) for behind in selftests_behind),
     )
+
+
+def _counting(rows: Sequence[RowRecord]) -> list[int]:
+    """The numbers of the rows that count: a case that is resumed is measured anew, and its later rows are appended."""
+    return sorted({(row.process, row.case, row.impl, row.role): number for number, row in enumerate(rows)}.values())
 
 
 def lines_of(path: Path, torn: bool = False) -> list[bytes]:

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from itertools import chain
 
 from harness.analysis.evidence import too_void
-from harness.analysis.joining import last_rows, untested
+from harness.analysis.joining import untested
 from harness.cases import NormCase
 from harness.cases.catalogue import studied
 from harness.cases.tensors import gradients_of
@@ -134,7 +134,7 @@ def left_to_do(jobs: Iterable[Job], earlier: Results, timed: bool) -> list[Job]:
     that no self-test stands behind: the last one, where a worker was ended or died in a self-test, and all those of a
     fleet's GPU that was lost.
     """
-    rows = last_rows(earlier.rows)
+    rows = earlier.rows
     jobs = without_untimed(jobs, rows) if timed else list(jobs)
     rows = [row for row in rows if not too_void(row)]
     left = remaining(jobs, rows)

@@ -68,13 +68,6 @@ def test_processes_that_say_the_same_are_named_together():
     assert worded(joined(*rows).reason) == "process 1, 2: full"
 
 
-def test_the_latest_row_of_each_process_counts():
-    again = [quack(status="crashed", reason="boom"), quack(process=1, us=60.0), quack(us=40.0)]
-    whole = joined(*again)
-    assert (whole.status, len(whole.rows)) == ("ok", 2)
-    assert [found.process for found in whole.rows] == [0, 1]
-
-
 def test_the_median_is_that_of_the_medians_of_processes():
     scales = (1.0, 1.3, 1.1)
     whole = joined(*in_processes(row("quack", 50.0), scales=scales))

@@ -50,15 +50,6 @@ def test_whole_run_may_be_published():
     assert not faults(run())
 
 
-def test_rows_of_a_gpu_that_was_lost_do_not_count_once_another_has_measured_them():
-    """The lost one never came to the self-test after its cases."""
-    lost, again = (row("quack", 50.0, timed=timing(50.0), gpu=gpu) for gpu in (1, 0))
-    of_first = [test.model_copy(update={"gpu": 0}) for test in TESTED]
-    before_loss = selftest().model_copy(update={"gpu": 1})
-    assert faults(run(lost, again, selftests=(before_loss, *of_first))) == []
-    assert "no self-test after the cases" in str(faults(run(again, lost, selftests=(before_loss, *of_first))))
-
-
 VOID = row("quack", 50.0, timed=timing(50.0, voided={"throttled (heat)": 5}))
 VOID_IN_CONTEXT = row(
     "quack",

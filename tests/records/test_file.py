@@ -137,7 +137,7 @@ def test_blocks_with_gaps_and_without_survive(path):
     none = whole.model_copy(
         update={"blocks": [], "samples_us": [], "voided": [VoidBlocks(cause=Reason("allocator_grew"), blocks=9)]}
     )
-    rows = [ROW.model_copy(update={"timing": each}) for each in (whole, gaps, none)]
+    rows = [ROW.model_copy(update={"timing": each, "process": n}) for n, each in enumerate((whole, gaps, none))]
     write(path, run_record(), *rows)
     assert load(path).rows == rows
 
@@ -158,12 +158,17 @@ def test_every_record_is_on_disk_before_append_returns(path):
     file.close()
 
 
-def test_appending_later_keeps_what_is_there(path):
+def test_of_an_implementation_in_a_process_the_last_row_counts(path):
+    """A case that is resumed is measured anew, and appended."""
+    first = ROW.model_copy(update={"status": "crashed", "reason": Reason("text", {"text": "boom"})})
+    elsewhere = ROW.model_copy(update={"process": 1})
+    tested = SelfTestRecord(when="after", budget=BUDGET, checks=[])
     write(path, run_record())
-    write(path, ROW)
-    write(path, ROW, END)
+    write(path, first, tested, elsewhere, tested)
+    write(path, ROW, END, tested)
     loaded = load(path)
-    assert loaded.rows == [ROW, ROW]
+    assert loaded.rows == [elsewhere, ROW]
+    assert loaded.selftests_behind == (0, 1, 2)
     assert loaded.end == END
 
 
