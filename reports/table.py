@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 from harness.cases import Norm
@@ -48,7 +49,7 @@ class Table:
         """The texts of the headings."""
         return tuple(heading.text for heading in self.headings)
 
-    @property
+    @cached_property
     def kinds(self) -> tuple[Kind, ...]:
         """What a browser sorts each column by: its figures, where it holds nothing else."""
         return tuple(_kind(column) for column in zip(*self.rows, strict=True))
