@@ -13,7 +13,7 @@ from harness.errors import UsageError
 from harness.records.contexts import COLD
 from harness.records.file import Results
 from reports.formats import console, dtypes, export, grid, history, html, markdown, pull_request, verification
-from reports.parts import aa, engines, kernel_table, processes, selftest
+from reports.parts import kernel_table, selftest, studies
 
 _COMPARING: dict[str, Callable[[Comparison, str | None], str]] = {
     "console": lambda comparison, _: console.render(comparison),
@@ -32,9 +32,9 @@ _OF_SEVERAL: dict[str, Callable[[Sequence[Comparison]], str]] = {
 }
 _UNCOMPARED: dict[str, Callable[[Results], str]] = {
     "selftest": selftest.page,
-    "engines": engines.render,
-    "aa": aa.render,
-    "processes": processes.render,
+    "engines": studies.engines,
+    "aa": studies.aa,
+    "processes": studies.processes,
 }
 DRAWN = ("plots", "all-plots")  # at most eight, or with the kernels of every case
 COMPARED = (*_COMPARING, *_OF_SEVERAL)

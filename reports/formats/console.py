@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Console
 
 from harness.analysis.case_comparison import CaseComparison
+from harness.analysis.checks import join_files
 from harness.analysis.comparison import Comparison
+from harness.analysis.outcomes import FAILED, Outcome, by_impl, join_outcomes, norms, tally, tried
+from harness.cases import Norm
+from harness.cases.tensors import headings as short_names
+from harness.records.reason_texts import sentence
+from harness.records.schema import RANKED, Status
 from reports import columns, figures
 from reports.columns import Row
-from reports.formats import console_verified
-from reports.parts import answers, caveats, models, not_passed, training_step, yardsticks
+from reports.labels import same_bits
+from reports.parts import answers, caveats, conditions, reasons, training_step
 from reports.parts.geomeans import geomeans
-from reports.table import Table
+from reports.parts.matrix import not_tried
+from reports.table import Heading, Table, left, table
 from reports.terminal import WIDTH, captured, print_line, print_table
 
 MOST_CASES_IN_FULL = 12  # beyond, a table for each case fills many screens: one line for each case instead
+MOST_FAILURES = 12  # of one implementation: one that is wrong on everything would scroll the others away
+COUNTS: dict[str, tuple[Status, ...]] = {
+    "right": ("ok",),
+    "nondet.": ("nondeterministic",),
+    "refused": ("unsupported",),
+    "wrong": ("wrong",),
+    "failed": ("impossible", "crashed", "timeout", "oom"),
+}
 
 
 def show(comparison: Comparison, console: Console) -> None:
@@ -23,14 +40,14 @@ def show(comparison: Comparison, console: Console) -> None:
         print_line(console, answers.correctness(comparison), "bold")
         console.print()
     if not comparison.timed:
-        console_verified.show(comparison, console)
+        _verified(comparison, console)
     elif len(comparison.cases) > MOST_CASES_IN_FULL:
         _overview(comparison, console)
     else:
         for case in comparison.cases:
             _case(comparison, case, console)
     if comparison.timed:
-        if absent := not_passed.not_run(comparison):
+        if absent := reasons.not_run(comparison):
             print_line(console, absent, "dim")
             console.print()
         _summary(comparison, console)
@@ -38,7 +55,7 @@ def show(comparison: Comparison, console: Console) -> None:
     for caveat in caveats.caveats(comparison):
         print_line(console, caveat, "bold yellow")
     print_line(console, answers.headline(comparison), "bold")
-    if budget := yardsticks.error_budget(comparison):
+    if budget := conditions.error_budget(comparison):
         print_line(console, budget)
     print_line(console, _legend(comparison), "dim")
 
@@ -49,7 +66,7 @@ def render(comparison: Comparison, width: int = WIDTH) -> str:
 
 
 def _case(comparison: Comparison, case: CaseComparison, console: Console) -> None:
-    add = f"{yardsticks.add_and_copy(case)}, {yardsticks.aa_band(case)}"
+    add = f"{conditions.add_and_copy(case)}, {conditions.aa_band(case)}"
     title = f"{case.case.key}   {add}"
     if rows := columns.passed(comparison, case):
         print_table(console, columns.table_of(columns.CONSOLE, rows), title)
@@ -72,9 +89,9 @@ def _overview(comparison: Comparison, console: Console) -> None:
 def _summary(comparison: Comparison, console: Console) -> None:
     if comparison.summary.geomeans:
         print_table(console, geomeans(comparison))
-    for tokens, table in models.tables_by_tokens(comparison).items():
-        print_table(console, table, f"{models.TITLE}, ms, {tokens}")
-    for failure in not_passed.failures(comparison):
+    for tokens, spent in training_step.tables_by_tokens(comparison).items():
+        print_table(console, spent, f"{training_step.MODELS}, ms, {tokens}")
+    for failure in reasons.failure_lines(comparison):
         print_line(console, figures.one_line(failure, 400), "red")
 
 
@@ -96,3 +113,83 @@ def _legend(comparison: Comparison) -> str:
     checked = f"rho: error in units of one final rounding, {figures.LEGEND}; n: runs with the same bits"
     compared = comparison.timed and not caveats.nothing_ranked(comparison)
     return f"speedup over {comparison.baseline}; {checked}" if compared else checked
+
+
+def _verified(comparison: Comparison, console: Console) -> None:
+    """Print a table for each norm: a line for each implementation; then what failed, and what did not run, and why."""
+    outcomes = join_outcomes([comparison])
+    for norm in norms(outcomes):
+        of_norm = [outcome for outcome in outcomes if outcome.case.norm == norm]
+        cases = len({outcome.case for outcome in of_norm})
+        if (counts := _counts_of(of_norm, norm)).rows:
+            print_table(console, counts, f"{norm}: {figures.count(cases, 'case')}")
+            console.print()
+    failures, absences = _failures(outcomes), [*_absences(outcomes), not_tried(outcomes)]
+    for line in failures:
+        print_line(console, figures.one_line(line, WIDTH), "red")
+    for line in absences:
+        print_line(console, line, "dim")
+    console.print()
+
+
+def _counts_of(outcomes: Sequence[Outcome], norm: Norm) -> Table:
+    """A column of counts that are all 0 is left out, and the line of an implementation that was never tried."""
+    tensors = short_names(name for outcome in outcomes for name in outcome.checked.errors)
+    headings = [*left("impl"), *COUNTS, Heading("rho " + "/".join(tensors.values()), drop=2)]
+    headings.append(Heading("same bits", drop=1))
+    rows = [
+        [impl, *_counts(of_impl), _rho(of_impl, list(tensors)), _bits(of_impl)]
+        for impl, of_impl in tried(outcomes).items()
+    ]
+    return table(headings, rows, norm).used()
+
+
+def _counts(outcomes: Sequence[Outcome]) -> list[str]:
+    counts = tally(outcomes)
+    numbers = [sum(counts[status] for status in statuses) for statuses in COUNTS.values()]
+    return [str(number) if number else figures.NOTHING for number in numbers]
+
+
+def _rho(outcomes: Sequence[Outcome], tensors: Sequence[str]) -> str:
+    """The worst of each gradient on the usual inputs, with the mark of the worst class."""
+    checked = join_files([outcome.checked for outcome in outcomes if outcome.normal and outcome.checked.errors])
+    if checked.error_class is None:
+        return figures.NOTHING
+    errors = [checked.errors.get(name) for name in tensors]
+    numbers = "/".join(figures.rho(error.rho if error else None) for error in errors)
+    return numbers + figures.EXTRA_ROUNDINGS[checked.error_class]
+
+
+def _bits(outcomes: Sequence[Outcome]) -> str:
+    """Of the case in which bits differed most often, or else of the one that was run most often."""
+    checks = [outcome.checked for outcome in outcomes if outcome.status in RANKED]
+    if not checks:
+        return figures.NOTHING
+    return same_bits(max(checks, key=lambda checked: (checked.differing, checked.moved, checked.repeats)))
+
+
+def _failures(outcomes: Sequence[Outcome]) -> list[str]:
+    """A line for each failure, up to MOST_FAILURES of one implementation."""
+    lines: list[str] = []
+    for impl, of_impl in by_impl(outcomes).items():
+        failed = reasons.failures(of_impl, FAILED)
+        lines += [
+            f"{impl}: {failure.case}: {failure.status}, {sentence(failure.reason)}"
+            for failure in failed[:MOST_FAILURES]
+        ]
+        if len(failed) > MOST_FAILURES:
+            more = figures.count(len(failed) - MOST_FAILURES, "more case")
+            lines.append(f"{impl}: … {more} in --format verification")
+    return lines
+
+
+def _absences(outcomes: Sequence[Outcome]) -> list[str]:
+    """A line for each implementation: why it refuses, and on how many cases; then one for all that are missing."""
+    absent = reasons.refusals(outcomes)
+    lines: dict[str, list[str]] = {}
+    for (impl, status, reason), cases in absent.items():
+        if status != "missing":
+            lines.setdefault(impl, []).append(f"on {figures.count(cases, 'case')}: {sentence(reason)}")
+    gone = reasons.missing(impl for impl, status, _ in absent if status == "missing")
+    refused = (f"Not run: {impl} {', '.join(why)}" for impl, why in lines.items())
+    return [*(figures.one_line(line, WIDTH) for line in refused), *gone]

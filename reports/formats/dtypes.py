@@ -13,7 +13,7 @@ from harness.errors import UsageError
 from reports import figures
 from reports.labels import variant
 from reports.markdown_writer import paragraphs, table
-from reports.parts import provenance
+from reports.parts import conditions
 from reports.table import left
 
 ABOUT = (
@@ -42,7 +42,7 @@ class Column:
 def render(runs: Sequence[Comparison]) -> str:
     """The page as markdown; raises UsageError where fewer than two dtypes have a shape in common."""
     columns = columns_of(runs)
-    parts = [provenance.heading("Dtypes", *(run.run for run in runs)), ABOUT]
+    parts = [conditions.heading("Dtypes", *(run.run for run in runs)), ABOUT]
     for norm in dict.fromkeys(column.norm for column in columns):
         of_norm = [column for column in columns if column.norm == norm]
         shapes = common(of_norm)

@@ -15,8 +15,7 @@ from reports import figures
 from reports.columns import COLUMNS, Row
 from reports.labels import MARKS
 from reports.markdown_writer import escape, paragraphs, table, write_section, write_table
-from reports.parts import answers, caveats, models, not_passed, training_step, yardsticks
-from reports.parts.conditions import conditions_list
+from reports.parts import answers, caveats, conditions, reasons, training_step
 from reports.parts.geomeans import geomeans
 from reports.table import left
 
@@ -39,12 +38,12 @@ def render(comparison: Comparison) -> str:
     norms: dict[Norm, None] = dict.fromkeys(case.case.norm for case in comparison.cases)
     parts = [escape(answers.headline(comparison)), *warned, *(_times(comparison, norm) for norm in norms)]
     if comparison.timed:
-        parts += [_legend(comparison), yardsticks.error_budget(comparison), write_table(geomeans(comparison))]
-    for section in filter(None, (models.section(comparison), training_step.section(comparison))):
+        parts += [_legend(comparison), conditions.error_budget(comparison), write_table(geomeans(comparison))]
+    for section in filter(None, (training_step.of_models(comparison), training_step.section(comparison))):
         parts += write_section(section)
     parts += [
-        "\n".join(f"- {failure}" for failure in map(escape, not_passed.failures(comparison))),
-        conditions_list(comparison),
+        "\n".join(f"- {failure}" for failure in map(escape, reasons.failure_lines(comparison))),
+        conditions.conditions_list(comparison),
     ]
     return paragraphs(parts)
 
@@ -132,5 +131,5 @@ def _legend(comparison: Comparison) -> str:
         "Median us of the backward alone, cold cache; **bold**: the fastest, and what cannot be told from it; add: an "
         "elementwise add with the same traffic, a yardstick and no bound; copy: the same bytes at the rate of a large "
         f"{';'.join(['copy', *other_bits])}. "
-        f"A/A bands: {yardsticks.aa_bands(comparison.cases)}.{unranked}{helped} {ORDER}"
+        f"A/A bands: {conditions.aa_bands(comparison.cases)}.{unranked}{helped} {ORDER}"
     )

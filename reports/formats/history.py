@@ -11,7 +11,7 @@ from harness.cases import NormCase
 from harness.errors import UsageError
 from reports import figures
 from reports.markdown_writer import escape, paragraphs, table
-from reports.parts import answers, provenance
+from reports.parts import answers, conditions
 from reports.table import left
 
 ABOUT = (
@@ -71,7 +71,7 @@ def _runs(comparisons: Sequence[Comparison]) -> str:
             comparison.run.revision or figures.NOTHING,
             comparison.baseline,
             comparison.run.settings.flush,
-            *(provenance.without_hashes(comparison.run.libraries.get(name, figures.NOTHING)) for name in LIBRARIES),
+            *(conditions.without_hashes(comparison.run.libraries.get(name, figures.NOTHING)) for name in LIBRARIES),
         ]
         for number, comparison in enumerate(comparisons, 1)
     ]

@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from base64 import b64encode
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
 
 from harness.analysis.case_comparison import Entry
 from harness.analysis.comparison import Comparison
+from harness.analysis.outcomes import join_outcomes, norms
+from harness.cases import Norm
 from harness.errors import UsageError
 from harness.records.reason_texts import sentence
 from reports import columns, figures
 from reports.columns import Row
-from reports.formats import html_verified
-from reports.formats.html_page import conditions_of, fill, pictures
+from reports.formats import verification
 from reports.kernel_names import display_names
-from reports.parts import answers, caveats, models, training_step, yardsticks
+from reports.parts import answers, caveats, conditions, training_step
 from reports.parts.geomeans import norms_side_by_side
 from reports.parts.reasons import details
 from reports.table import Cell, Table
 
-TEMPLATE = "comparison.html"
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
+    from matplotlib.figure import Figure
+
+FOLDER = Path(__file__).parents[1] / "templates"
 MOST_PICTURES = 6  # within the page, each of which takes a second
+# The columns that a row is filtered by. Cases stand under one head or another, by what tells them apart.
+FILTERED = {"norm": "norm", "impl": "impl", "case": "case", "inputs": "case", "kind": "case"}
 
 
 @dataclass(frozen=True)
@@ -36,18 +49,32 @@ class ResultRow:
     why: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Picture:
+    """A plot: its name, what it shows, and an address that holds it whole."""
+
+    name: str
+    title: str
+    address: str
+
+
 def render(runs: Sequence[Comparison]) -> str:
     """The page as HTML text, its plots in it: the comparison of one file, or the verification where nothing was timed.
 
     Raises UsageError where several files hold times, or are of different devices.
     """
     if not any(comparison.timed for comparison in runs):
-        return html_verified.render(runs)
+        return _verification(runs)
     if len(runs) > 1:
         raise UsageError(
             f"--format html takes one file that was timed, or several of `normbwd verify`, not {len(runs)}"
         )
     return _comparison(runs[0])
+
+
+def fill(template: str, **values: Any) -> str:
+    """A template as text, with these values."""
+    return _environment().get_template(template).render(**values)
 
 
 def results_table(comparison: Comparison) -> tuple[Table, list[ResultRow]]:
@@ -61,32 +88,27 @@ def results_table(comparison: Comparison) -> tuple[Table, list[ResultRow]]:
     return filled, described
 
 
-def cases_table(comparison: Comparison) -> Table:
-    """A row for each case: who is fastest, and by how much."""
-    return columns.table_of(columns.HTML_CASES, [Row(comparison, case, case.fastest) for case in comparison.cases])
-
-
 def _comparison(comparison: Comparison) -> str:
     from reports.plots.draw import draw  # imports matplotlib: seconds
 
     filled, rows = results_table(comparison)
-    drawn = pictures(islice(draw(comparison), MOST_PICTURES))
+    drawn = _pictures(islice(draw(comparison), MOST_PICTURES))
     return fill(
-        TEMPLATE,
+        "comparison.html",
         title=f"Norm backward on {comparison.run.device.name}",
         headline=answers.headline(comparison),
         caveats=caveats.caveats(comparison),
-        conditions=[conditions_of(comparison)],
+        conditions=[_conditions(comparison)],
         answer=norms_side_by_side(comparison),
-        sections=list(filter(None, (models.section(comparison), training_step.section(comparison)))),
+        sections=list(filter(None, (training_step.of_models(comparison), training_step.section(comparison)))),
         baseline=comparison.baseline,
         speedups=[picture for picture in drawn if picture.name.startswith("speedup")],
         pictures=[picture for picture in drawn if not picture.name.startswith("speedup")],
-        cases=cases_table(comparison),
+        cases=columns.table_of(columns.HTML_CASES, [Row(comparison, case, case.fastest) for case in comparison.cases]),
         table=filled,
         rows=rows,
         legend=figures.LEGEND,
-        budget=yardsticks.error_budget(comparison),
+        budget=conditions.error_budget(comparison),
         norms=list(dict.fromkeys(row.norm for row in rows)),
         impls=list(dict.fromkeys(row.impl for row in rows)),
         absent=True,
@@ -94,13 +116,81 @@ def _comparison(comparison: Comparison) -> str:
     )
 
 
+def _verification(runs: Sequence[Comparison]) -> str:
+    """The sections of the markdown of a verification, with what is behind every outcome on demand."""
+    from reports.plots.precision import precision  # imports matplotlib: seconds
+
+    outcomes = join_outcomes(runs)
+    plots = precision(outcomes, runs[-1].run)
+    return fill(
+        "verification.html",
+        title=verification.title(runs),
+        headline=answers.verified(outcomes),
+        caveats=[caveat for comparison in runs for caveat in caveats.caveats(comparison)],
+        conditions=[_conditions(comparison) for comparison in runs],
+        sections=verification.sections(runs, outcomes),
+        chance=verification.chance(outcomes),
+        pictures=_pictures((f"precision-{norm}", figure) for norm, figure in plots.items()),
+        norms=norms(outcomes),
+        impls=list(dict.fromkeys(outcome.impl for outcome in outcomes)),
+        marks=_marks,
+        absent=False,
+        example="nan-x",
+    )
+
+
+def _marks(table: Table, row: Sequence[Cell]) -> dict[str, str]:
+    """The attributes by which a row is filtered."""
+    named = zip(table.heads, row, strict=True)
+    filters = {FILTERED[head]: cell.text for head, cell in named if head in FILTERED}
+    if "norm" not in filters and (norm := re.split(r"\W", filters.get("case", ""))[0]) in get_args(Norm):
+        filters["norm"] = norm  # which the name of a case begins with
+    return {f"data-{name}": text for name, text in filters.items()}
+
+
 def _why(entry: Entry) -> tuple[str, ...]:
-    return (*details(entry.reason, entry.checked), *_kernels(entry), *map(sentence, entry.notes))
-
-
-def _kernels(entry: Entry) -> list[str]:
-    """The kernels and their times in one line, in the order in which they run."""
     kernels = entry.kernels or ()
     names = display_names([kernel.name for kernel in kernels])
     parts = [f"{name} {figures.microseconds(kernel.median_us)} us" for name, kernel in zip(names, kernels, strict=True)]
-    return [f"kernels: {', '.join(parts)}"] if parts else []
+    in_order = [f"kernels: {', '.join(parts)}"] if parts else []
+    return (*details(entry.reason, entry.checked), *in_order, *map(sentence, entry.notes))
+
+
+def _pictures(plots: Iterable[tuple[str, Figure]]) -> list[Picture]:
+    """Plots for a page; their titles are without the device and the date, which the page says once."""
+    from reports.plots.style import as_svg  # imports matplotlib: seconds
+
+    drawn: list[Picture] = []
+    for name, figure in plots:
+        _, *what, _ = figure.get_suptitle().split(", ")
+        title = ", ".join(what)
+        svg = b64encode(as_svg(figure).encode()).decode()
+        drawn.append(Picture(name, title[:1].upper() + title[1:], f"data:image/svg+xml;base64,{svg}"))
+    return drawn
+
+
+def _conditions(comparison: Comparison) -> list[tuple[str, str]]:
+    return [*conditions.conditions(comparison), ("Command", f"`{comparison.run.command}`")]
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # imported where it is used: reports stay light
+
+    environment = Environment(
+        loader=FileSystemLoader(FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["code"] = _code
+    environment.filters["anchor"] = lambda title: re.sub(r"\W+", "-", title.lower())
+    return environment
+
+
+def _code(text: str) -> Markup:
+    """Text in which what stands between backticks is code, as in markdown."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))  # escaped first: nothing else is markup

@@ -12,15 +12,12 @@ from reports.markdown_writer import details, escape, paragraphs, table, write_se
 from reports.parts import (
     answers,
     caveats,
+    conditions,
     kernel_table,
-    models,
-    not_passed,
-    provenance,
+    reasons,
     selftest,
     training_step,
-    yardsticks,
 )
-from reports.parts.conditions import conditions_list, gpus
 from reports.parts.geomeans import geomeans
 from reports.table import left
 
@@ -33,14 +30,14 @@ def render(comparison: Comparison) -> str:
     parts = [
         f"# Norm backward on {escape(run.device.name)}",
         _summary(comparison),
-        *(write_section(spent) if (spent := models.section(comparison)) else []),
+        *(write_section(spent) if (spent := training_step.of_models(comparison)) else []),
         "## Conditions",
-        conditions_list(comparison),
-        write_table(gpus(comparison)),
+        conditions.conditions_list(comparison),
+        write_table(conditions.gpus(comparison)),
     ]
     parts += [selftest.details(comparison.selftests), _how_to_read(comparison)]
     parts += [part for case in comparison.cases for part in _case(comparison, case)]
-    parts.append(escape(not_passed.not_run(comparison)))
+    parts.append(escape(reasons.not_run(comparison)))
     return paragraphs(parts)
 
 
@@ -63,11 +60,11 @@ def _summary(comparison: Comparison) -> str:
     warned = (f"**{escape(caveat)}**" for caveat in caveats.caveats(comparison))
     parts = ["## Summary", escape(answers.headline(comparison)), *warned]
     if comparison.timed:
-        parts += [write_table(geomeans(comparison)), yardsticks.error_budget(comparison), wins_table(comparison)]
+        parts += [write_table(geomeans(comparison)), conditions.error_budget(comparison), wins_table(comparison)]
         parts += [escape(kernel_table.agreement(comparison))]
         if (step := training_step.section(comparison)) is not None:
             parts += write_section(step)
-    failures = not_passed.failures(comparison)
+    failures = reasons.failure_lines(comparison)
     if failures:
         parts.append("Did not pass:\n\n" + "\n".join(f"- {escape(failure)}" for failure in failures))
     return paragraphs(parts).rstrip()
@@ -100,7 +97,7 @@ def _how_to_read(comparison: Comparison) -> str:
 def _within(comparison: Comparison) -> str:
     processes = comparison.run.settings.processes
     return (
-        f"across {processes} processes{provenance.between_gpus(comparison)}" if processes > 1 else "within this process"
+        f"across {processes} processes{conditions.between_gpus(comparison)}" if processes > 1 else "within this process"
     )
 
 
@@ -108,8 +105,8 @@ def _case(comparison: Comparison, case: CaseComparison) -> list[str]:
     facts = [f"{figures.size(moved_bytes(case.case))} to move"]
     if comparison.timed:
         facts += ["dx need not leave the cache"] if case.dx_stays else []
-        facts += [yardsticks.add_and_copy(case), yardsticks.aa_band(case)]
-        facts += [f"blocks {yardsticks.blocks([case])}"] if case.ranked else []
+        facts += [conditions.add_and_copy(case), conditions.aa_band(case)]
+        facts += [f"blocks {conditions.blocks([case])}"] if case.ranked else []
     failed = [[entry.impl, entry.status, figures.one_line(entry.reason)] for entry in case.failed]
     names = columns.MARKDOWN if comparison.timed else columns.MARKDOWN_UNTIMED
     notes = enumerate(columns.footnotes(comparison, case), start=1)
@@ -117,7 +114,7 @@ def _case(comparison: Comparison, case: CaseComparison) -> list[str]:
         f"## {escape(case.case.key)}",
         "; ".join(facts) + ".",
         write_table(columns.table_of(names, columns.passed(comparison, case))),
-        yardsticks.error_budget(comparison),
+        conditions.error_budget(comparison),
         "\n".join(f"{number}. {escape(note)}" for number, note in notes),
         table(left("did not pass", "status", "reason"), failed),
         write_table(training_step.of_case(comparison, case)) if comparison.contexts else "",

@@ -11,7 +11,7 @@ from harness.errors import UsageError
 from reports import columns, figures
 from reports.columns import Row
 from reports.markdown_writer import code, escape, write_table
-from reports.parts import answers, caveats, conditions, not_passed, provenance, training_step, yardsticks
+from reports.parts import answers, caveats, conditions, reasons, training_step
 from reports.parts.geomeans import norms_side_by_side
 
 MOST_LINES = 60
@@ -29,7 +29,7 @@ def render(comparison: Comparison, impl: str | None = None) -> str:
     lead = [figures.one_line(headline, len(headline)) for headline in headlines]  # never cut: it says who is wrong
     lead += [figures.one_line(f"**{caveat}**", LONGEST_LINE) for caveat in caveats.caveats(comparison)]
     top = [line for text in lead for line in (escape(text), "")]
-    budget = yardsticks.error_budget(comparison)
+    budget = conditions.error_budget(comparison)
     step = [line for subject in subjects for line in _in_a_training_step(comparison, subject)]
     bottom = ["", *step, *([budget, ""] if budget else []), *_details(comparison, subjects), *_reproduce(comparison)]
     room = MOST_LINES - len(top) - len(bottom)
@@ -108,7 +108,7 @@ def _weight(entry: Entry | None) -> int:
 def _details(comparison: Comparison, subjects: Sequence[str]) -> list[str]:
     """The geometric means of all, and what did not pass, folded."""
     lines = write_table(norms_side_by_side(comparison)).splitlines()
-    failures = sorted(not_passed.failures(comparison), key=lambda failure: failure.split(":")[0] not in subjects)
+    failures = sorted(reasons.failure_lines(comparison), key=lambda failure: failure.split(":")[0] not in subjects)
     if failures:
         lines += [*([""] if lines else []), *(f"- {escape(figures.one_line(failure, 200))}" for failure in failures)]
     if not lines:
@@ -122,6 +122,6 @@ def _details(comparison: Comparison, subjects: Sequence[str]) -> list[str]:
 
 def _reproduce(comparison: Comparison) -> list[str]:
     made = "; ".join(f"{name}: {escape(value)}" for name, value in conditions.conditions(comparison))
-    made = provenance.without_hashes(made)
+    made = conditions.without_hashes(made)
     command = figures.one_line(comparison.run.command, LONGEST_LINE)
     return [f"Reproduce: {code(command)}", "", f"Conditions: {figures.one_line(made, 2 * LONGEST_LINE)}."]

@@ -11,25 +11,15 @@ from harness.analysis.checks import worst_class
 from harness.analysis.comparison import Comparison
 from harness.analysis.outcomes import Outcome, by_impl, join_outcomes, tally
 from harness.errors import UsageError
-from harness.records.schema import Status
+from harness.records.schema import SanitizerRecord, Status
 from reports import figures
 from reports.markdown_writer import escape, paragraphs, write_section
-from reports.parts import answers, caveats, determinism, matrix, precision, reasons, sanitizer
+from reports.parts import answers, caveats, determinism, matrix, precision, reasons
 from reports.parts.conditions import conditions_list
 from reports.table import Section, left, table
 
-COUNTED: dict[str, Status] = {
-    "right": "ok",
-    "nondet.": "nondeterministic",
-    "refused": "unsupported",
-    "wrong": "wrong",
-    "impossible": "impossible",
-    "crashed": "crashed",
-    "timeout": "timeout",
-    "oom": "oom",
-    "missing": "missing",
-}
-ALWAYS = ("right", "refused", "wrong")
+ABOUT_SANITIZER = "Errors of memory and of order that a tool of compute-sanitizer counted in one backward."
+ALWAYS: tuple[Status, ...] = ("ok", "unsupported", "wrong")
 
 
 def render(runs: Sequence[Comparison]) -> str:
@@ -64,7 +54,7 @@ def sections(runs: Sequence[Comparison], outcomes: Sequence[Outcome]) -> list[Se
         precision.section(outcomes),
         precision.growth(outcomes),
         determinism.section(outcomes),
-        sanitizer.section([record for run in runs for record in run.sanitized]),
+        _sanitizer([record for run in runs for record in run.sanitized]),
         reasons.section(outcomes),
     )
     return [section for section in made if section]
@@ -72,27 +62,37 @@ def sections(runs: Sequence[Comparison], outcomes: Sequence[Outcome]) -> list[Se
 
 def summary(outcomes: Sequence[Outcome]) -> Section:
     """A line an implementation: in how many cases it came out how, its worst class, and its determinism."""
-    counts = {impl: tally(of_impl) for impl, of_impl in by_impl(outcomes).items()}
-    heads = [
-        head
-        for head, status in COUNTED.items()
-        if head in ALWAYS or any(counted[status] for counted in counts.values())
-    ]
+    impls = by_impl(outcomes)
+    counts = {impl: tally(of_impl) for impl, of_impl in impls.items()}
+    statuses = [s for s in matrix.WORDS if s in ALWAYS or any(counted[s] for counted in counts.values())]
     rows = [
         [
             impl,
-            *(str(counts[impl][COUNTED[head]]) for head in heads),
-            _class(of_impl),
+            *(str(counts[impl][status]) for status in statuses),
+            worst_class(o.checked.error_class for o in of_impl if o.normal) or figures.NOTHING,
             determinism.in_short(of_impl),
         ]
-        for impl, of_impl in by_impl(outcomes).items()
+        for impl, of_impl in impls.items()
     ]
+    heads = ("missing" if status == "missing" else matrix.WORDS[status] for status in statuses)
     headings = [*left("impl"), *heads, *left("class on normal inputs", "determinism")]
     return Section("Who is right", (table(headings, rows),))
 
 
-def _class(outcomes: Sequence[Outcome]) -> str:
-    return worst_class(outcome.checked.error_class for outcome in outcomes if outcome.normal) or figures.NOTHING
+def _sanitizer(records: Sequence[SanitizerRecord]) -> Section | None:
+    """One line for each backward and tool; None where no tool was run."""
+    rows = [
+        [
+            record.impl,
+            record.case.key,
+            record.tool,
+            "not run" if record.errors is None else str(record.errors),
+            figures.one_line(record.detail) or figures.NOTHING,
+        ]
+        for record in records
+    ]
+    headings = [*left("impl", "case", "tool"), "errors", *left("detail")]
+    return Section("Sanitizer", (ABOUT_SANITIZER, table(headings, rows))) if rows else None
 
 
 def _conditions(number: int, comparison: Comparison, runs: int) -> str:

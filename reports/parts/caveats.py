@@ -13,7 +13,7 @@ from harness.records.contexts import COLD
 from harness.records.reason_texts import sentence
 from harness.records.schema import Check, SelfTestRecord
 from reports import figures
-from reports.parts.provenance import versions_text
+from reports.parts.conditions import versions_text
 
 WHEN = {"before": "before the cases ", "after": "after the cases ", "alone": ""}
 

@@ -1,15 +1,23 @@
-"""The conditions of a run: the device and its state, libraries, settings, and the time by stage."""
+"""Under what a run was made: device, libraries, settings, time by stage; and what its times are held against."""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+from harness.analysis.case_comparison import CaseComparison
 from harness.analysis.comparison import Comparison
 from harness.analysis.device_state import DeviceState
+from harness.analysis.statistics import PROCESS_BAND
 from harness.records.contexts import COLD
+from harness.records.reason_texts import sentence
+from harness.records.reasons import Reason
 from harness.records.run_records import EndRecord, RunRecord
+from harness.records.schema import Budget
 from harness.records.settings import Settings
 from reports import figures
 from reports.markdown_writer import code, escape
-from reports.parts import provenance, yardsticks
 from reports.table import Table, left, table
 
 FLUSHES = {
@@ -18,19 +26,27 @@ FLUSHES = {
     "none": "none (warm cache)",
 }
 NO_SELFTEST = "unknown, as no self-test was made"
+_HASH = re.compile(r" \(sha256:\w+\)")
+
+
+def heading(title: str, *runs: RunRecord) -> str:
+    """The first lines of a page about runs on one device: what it is about, and the revisions that measured."""
+    revisions = dict.fromkeys(f"revision {run.revision or figures.NOTHING}, {run.started_at[:10]}" for run in runs)
+    return f"# {title} on {escape(runs[0].device.name)}\n\nMeasured at {escape('; '.join(revisions))}."
 
 
 def conditions(comparison: Comparison) -> list[tuple[str, str]]:
     """The conditions of the run as names and values; unknown ones are left out."""
     run = comparison.run
+    version = f"normbwd {run.normbwd_version}, engine {run.engine_version}" if run.normbwd_version else ""
     items = [
         ("Device", _device(run)),
-        ("GPUs", provenance.fleet(comparison)),
+        ("GPUs", _fleet(comparison)),
         ("Clocks at the start", _clocks(run)),
         *_readings(comparison.state),
         ("Date", run.started_at),
         ("Libraries", ", ".join(f"{name} {version}" for name, version in sorted(run.libraries.items()))),
-        ("Version", _version(run)),
+        ("Version", version),
         ("Revision", run.revision or ""),
         ("Seed", str(run.settings.seed)),
         ("Inputs drawn a case", str(run.settings.seeds) if run.settings.seeds > 1 else ""),
@@ -38,24 +54,15 @@ def conditions(comparison: Comparison) -> list[tuple[str, str]]:
         ("Suite", run.settings.suite or ""),
     ]
     if comparison.timed:
-        items += [("Context", "" if comparison.context == COLD else comparison.context)]
         items += [
+            ("Context", "" if comparison.context == COLD else comparison.context),
             ("Cache flush", FLUSHES[run.settings.flush]),
-            ("Blocks per case", yardsticks.blocks(comparison.cases)),
+            ("Blocks per case", blocks(comparison.cases)),
+            ("A/A band", aa_bands(comparison.cases)),
+            ("Engine's own error", "" if comparison.budget else NO_SELFTEST),
         ]
-        items += [("A/A band", yardsticks.aa_bands(comparison.cases))]
-        items += [("Engine's own error", "" if comparison.budget else NO_SELFTEST)]
     items += [("Time", time_spent(comparison.end))]
     return [(name, value) for name, value in items if value]
-
-
-def _version(run: RunRecord) -> str:
-    return f"normbwd {run.normbwd_version}, engine {run.engine_version}" if run.normbwd_version else ""
-
-
-def _repeats(settings: Settings) -> str:
-    later = f"; {settings.later_repeats} in each later process" if settings.later_repeats else ""
-    return f"{settings.repeats}{later}" if settings.repeats else ""
 
 
 def conditions_list(comparison: Comparison) -> str:
@@ -74,11 +81,110 @@ def gpus(comparison: Comparison) -> Table:
             use.gpu.visible or figures.NOTHING,
             use.gpu.uuid or figures.NOTHING,
             str(use.measured),
-            provenance.versions_text(use.gpu.versions) or figures.NOTHING,
+            versions_text(use.gpu.versions) or figures.NOTHING,
         ]
         for use in comparison.gpus
     ]
     return table(["GPU", *left("host", "there", "uuid"), "cases", *left("other versions")], rows)
+
+
+def between_gpus(comparison: Comparison) -> str:
+    """An addition to an interval across processes that ran on several GPUs; otherwise empty."""
+    several = comparison.run.settings.processes > 1 and len(comparison.gpus) > 1
+    return f" on {len(comparison.gpus)} GPUs, which holds the difference between GPUs too" if several else ""
+
+
+def versions_text(versions: dict[str, str]) -> str:
+    """Versions by library, in a line."""
+    return ", ".join(f"{name} {version}" for name, version in versions.items())
+
+
+def without_hashes(text: str) -> str:
+    """Versions without the hashes of their packages, which the results file has."""
+    return _HASH.sub("", text)
+
+
+def time_spent(end: EndRecord | None) -> str:
+    """How long the run took, and its stages from the longest; those that took no time are left out."""
+    if end is None:
+        return ""
+    stages = sorted(end.stages_s.items(), key=lambda stage: -stage[1])
+    parts = [f"{name.replace('_', ' ')} {figures.seconds(spent)}" for name, spent in stages if spent >= 0.5]
+    return figures.seconds(end.wall_s) + (f", of which {', '.join(parts)}" if parts else "")
+
+
+def error_budget(comparison: Comparison) -> str:
+    """The engine's own error as a footnote of a table of times; empty where it is unknown."""
+    if not comparison.budget or not comparison.timed:
+        return ""
+    text = budget_sentence(comparison.budget)
+    if comparison.run.settings.processes == 1:
+        text += f" A single process claims no difference within {figures.band(PROCESS_BAND)}."
+    return text
+
+
+def budget_sentence(budget: Budget) -> str:
+    """The errors of a time and a ratio, t0, and the bandwidth of a copy, in a sentence."""
+    text = (
+        f"The engine's own error, by its self-test: a time ±{figures.two_digits(budget.fixed_us)} us "
+        f"±{figures.two_digits(100 * budget.relative)} %, a ratio ±{figures.two_digits(100 * budget.ratio)} %; "
+        f"t0 {figures.microseconds(budget.t0_us)} us"
+    )
+    return text + (f"; a copy moves {figures.gbps(budget.copy_gbps)} GB/s." if budget.copy_gbps else ".")
+
+
+def add_and_copy(case: CaseComparison) -> str:
+    """The reference times of a case: the same-traffic add, and a copy of its bytes at the rate of a large copy."""
+    copy = f", copy {figures.microseconds(case.copy_us)} us" if case.copy_us else ""
+    return f"add {figures.microseconds(case.add_us)} us{copy}"
+
+
+def blocks(cases: Iterable[CaseComparison]) -> str:
+    """How many blocks the cases were timed in, and how many were voided."""
+    cases = list(cases)
+    ranked = [entry for case in cases for entry in case.ranked]
+    if not ranked:
+        return ""
+    fewest, most = min(entry.blocks for entry in ranked), max(entry.blocks for entry in ranked)
+    text = str(most) if fewest == most else f"{fewest} to {most}"
+    processes = max(entry.processes for entry in ranked)
+    text += f" in {processes} processes" if processes > 1 else ""
+    voided: Counter[Reason] = sum((Counter(case.voided) for case in cases), Counter[Reason]())
+    causes = ", ".join(sorted(f"{number} {sentence(cause)}" for cause, number in voided.items()))
+    return f"{text} (voided: {causes})" if causes else text
+
+
+def aa_band(case: CaseComparison) -> str:
+    """The A/A band of a case, or that nothing is ranked in it."""
+    return "nothing ranked" if case.interference else f"A/A band {figures.band(case.aa_band)}"
+
+
+def aa_bands(cases: Iterable[CaseComparison]) -> str:
+    """The smallest and largest A/A band of the cases, and how many have none."""
+    cases = [case for case in cases if not case.interference]
+    bands = sorted(case.aa_band for case in cases if case.aa_band is not None)
+    if not cases:
+        return "nothing is ranked"
+    if not bands:
+        return "none was measured, so nothing is called faster or slower"
+    text = " to ".join(dict.fromkeys((figures.band(bands[0]), figures.band(bands[-1]))))
+    missing = len(cases) - len(bands)
+    return f"{text}; none in {figures.count(missing, 'case')}" if missing else text
+
+
+def _repeats(settings: Settings) -> str:
+    later = f"; {settings.later_repeats} in each later process" if settings.later_repeats else ""
+    return f"{settings.repeats}{later}" if settings.repeats else ""
+
+
+def _fleet(comparison: Comparison) -> str:
+    """How many GPUs of how many hosts measured; empty where it was not a fleet."""
+    if not comparison.gpus:
+        return ""
+    hosts = Counter(use.gpu.host for use in comparison.gpus)
+    text = f"{figures.count(len(comparison.gpus), 'GPU')} of {figures.count(len(hosts), 'host')}"
+    shared = [host for host, gpus in hosts.items() if gpus > 1]
+    return text + (f"; those of {', '.join(shared)} measured at the same time" if shared else "")
 
 
 def _readings(state: DeviceState) -> list[tuple[str, str]]:
@@ -92,24 +198,12 @@ def _readings(state: DeviceState) -> list[tuple[str, str]]:
     ]
 
 
-def time_spent(end: EndRecord | None) -> str:
-    """How long the run took, and its stages from the longest; those that took no time are left out."""
-    if end is None:
-        return ""
-    stages = sorted(end.stages_s.items(), key=lambda stage: -stage[1])
-    parts = [f"{name.replace('_', ' ')} {figures.seconds(spent)}" for name, spent in stages if spent >= 0.5]
-    return figures.seconds(end.wall_s) + (f", of which {', '.join(parts)}" if parts else "")
-
-
 def _device(run: RunRecord) -> str:
     device = run.device
-    parts = [f"{device.name} (profile {device.profile}, {device.architecture}"]
-    parts.append(f", {device.sm_count} multiprocessors)" if device.sm_count else ")")
-    if device.driver:
-        parts.append(f", driver {device.driver}")
-    if device.datasheet_gbps:
-        parts.append(f", datasheet {figures.gbps(device.datasheet_gbps)} GB/s")
-    return "".join(parts)
+    multiprocessors = f", {device.sm_count} multiprocessors" if device.sm_count else ""
+    driver = f", driver {device.driver}" if device.driver else ""
+    datasheet = f", datasheet {figures.gbps(device.datasheet_gbps)} GB/s" if device.datasheet_gbps else ""
+    return f"{device.name} (profile {device.profile}, {device.architecture}{multiprocessors}){driver}{datasheet}"
 
 
 def _clocks(run: RunRecord) -> str:

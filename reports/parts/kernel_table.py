@@ -12,7 +12,7 @@ from reports import figures
 from reports.kernel_names import display_names
 from reports.labels import entry_label
 from reports.markdown_writer import escape, paragraphs, write_table
-from reports.parts import provenance, yardsticks
+from reports.parts import conditions
 from reports.table import left, table
 
 DISAGREE = " (!)"
@@ -28,11 +28,11 @@ HOW_TO_READ = (
 
 def render(comparison: Comparison) -> str:
     """A table for each case, and in how many entries events and the profiler agree."""
-    parts = [provenance.heading("Kernels", comparison.run), HOW_TO_READ]
+    parts = [conditions.heading("Kernels", comparison.run), HOW_TO_READ]
     for case in comparison.cases:
         kernels = case_table(case, comparison.budget)
         parts += [f"## {case.case.key}", kernels or "No kernels are known."]
-    parts += [escape(agreement(comparison)), yardsticks.error_budget(comparison)]
+    parts += [escape(agreement(comparison)), conditions.error_budget(comparison)]
     return paragraphs(parts)
 
 

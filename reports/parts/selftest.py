@@ -11,7 +11,7 @@ from harness.records.schema import Check, SelfTestRecord, worst
 from reports import figures
 from reports.markdown_writer import details as folded
 from reports.markdown_writer import escape, paragraphs, write_table
-from reports.parts import caveats, provenance, yardsticks
+from reports.parts import caveats, conditions
 from reports.table import Table, left, table
 from reports.terminal import captured, print_line, print_table
 
@@ -36,7 +36,7 @@ def page(results: Results) -> str:
     """The self-tests of a run as a page of markdown."""
     if not results.selftests:
         return ASK
-    parts = [provenance.heading("Self-test", results.run), write_table(_checks(results.selftests))]
+    parts = [conditions.heading("Self-test", results.run), write_table(_checks(results.selftests))]
     parts += [*map(escape, caveats.failed_checks(results.selftests)), *_budget(results.selftests)]
     return paragraphs(parts)
 
@@ -57,7 +57,7 @@ def _checks(records: Sequence[SelfTestRecord]) -> Table:
 
 
 def _budget(records: Sequence[SelfTestRecord]) -> list[str]:
-    return [yardsticks.budget_sentence(worst([record.budget for record in records]))] if records else []
+    return [conditions.budget_sentence(worst([record.budget for record in records]))] if records else []
 
 
 def _title(record: SelfTestRecord) -> str:

@@ -1,4 +1,4 @@
-"""The section "In a training step": every implementation in every context, as tables that all formats share."""
+"""What norm backwards cost in a training step: each implementation in every context, and the sums of each model."""
 
 from __future__ import annotations
 
@@ -7,19 +7,26 @@ from collections.abc import Sequence
 
 from harness.analysis.case_comparison import CaseComparison, Entry, Waiting
 from harness.analysis.comparison import Comparison
-from harness.analysis.step import StepCell, every_context, training_step
+from harness.analysis.step import Spender, StepCell, every_context, spending, training_step
 from harness.records.contexts import ALL_REDUCE, COLD, HOST, WAITS
 from harness.records.reasons import Reason
 from harness.records.schema import RANKED
 from reports import figures
-from reports.labels import entry_label
+from reports.labels import entry_label, spender_label
 from reports.parts import answers
 from reports.table import Cell, Heading, Section, Table, left, table
 
 TITLE = "In a training step"
+MODELS = "What a training step of these models spends in norm backwards"
 ALONE = (
     "The same as times: how many times as long as alone, the geometric mean and the longest of a case, both without "
     f"cases in which it waits; {HOST} is in us. A quotient of medians of different blocks, without an interval."
+)
+ABOUT_MODELS = (
+    "ms a step: the time of each norm's backward, times how often a step calls it; harness/cases/models.py has the "
+    "calls and their assumptions. + torch: where the implementation lacks a variant, its plain backward with torch's "
+    "elementwise operators around it. ±: some norms take less than ten times t0, and each may be off by t0. A model of "
+    "which any norm failed, or may not be compared for another reason, is left open."
 )
 
 
@@ -176,3 +183,27 @@ def _legend(comparison: Comparison) -> str:
         f"{text} Each of the {' or '.join(programs)} programs beside occupied {holder.threads} threads and "
         f"{holder.shared_kib} KiB of shared memory of a multiprocessor, from before the backward until after it."
     )
+
+
+def of_models(comparison: Comparison) -> Section | None:
+    """A table for each number of tokens, or None where no model's norms were all measured."""
+    parts = [part for title, rows in tables_by_tokens(comparison).items() for part in (f"{title}:", rows)]
+    return Section(MODELS, (ABOUT_MODELS, *parts)) if parts else None
+
+
+def tables_by_tokens(comparison: Comparison) -> dict[str, Table]:
+    """What a step of each model spends, an implementation a row, each under the number of tokens of its step."""
+
+    def cell(spender: Spender, model: str) -> Cell:
+        ms, error_ms = spender.ms[model], spender.error_ms[model]
+        error = f" ± {figures.milliseconds(error_ms)}" if ms is not None and error_ms else ""
+        torch = " + torch" if model in spender.with_torch else ""
+        return Cell(f"{figures.milliseconds(ms)}{error}{torch}", ms)
+
+    return {
+        f"{spent.tokens} tokens": table(
+            [*left("impl"), *(Heading(name, left=True, drop=n) for n, name in enumerate(spent.models))],
+            [[spender_label(s), *(cell(s, model) for model in spent.models)] for s in (*spent.spenders, spent.add)],
+        )
+        for spent in (spending(comparison.cases, comparison.budget) if comparison.timed else ())
+    }

@@ -22,7 +22,7 @@ from harness.records.reason_texts import sentence
 from harness.records.settings import Settings
 from reports import figures
 from reports.labels import determinism
-from reports.parts import answers, caveats, conditions, yardsticks
+from reports.parts import answers, caveats, conditions
 from reports.parts.geomeans import geomeans
 from reports.published.sources import Source
 from reports.size_groups import groups
@@ -48,7 +48,7 @@ def run_facts(source: Source) -> dict[str, Any]:
         "command": source.command,
         "baseline": comparison.baseline,
         "caveats": caveats.caveats(comparison),
-        "budget": yardsticks.error_budget(comparison),
+        "budget": conditions.error_budget(comparison),
         "conditions": conditions.conditions(comparison),
         "levels": [(name, figures.gbps(value)) for name, value in levels.items() if value],
         "means": [_means(context) for context in contexts],
@@ -99,7 +99,7 @@ def _case(comparison: Comparison, case: CaseComparison) -> dict[str, Any]:
         "rows": case.case.rows,
         "cols": case.case.cols,
         "answer": answer(comparison, case),
-        "band": yardsticks.aa_band(case),
+        "band": conditions.aa_band(case),
         "add_us": add_us,
         "add_gbps": add_gbps,
         "entries": [_entry(case, entry, moves) for entry in case.entries],

@@ -11,7 +11,7 @@ from harness.analysis.comparison import Comparison
 from harness.analysis.outcomes import FAILED, Outcome, join_outcomes, norms, tried
 from harness.records.published_plan import PACKED_SUFFIX, Plan
 from reports import figures
-from reports.formats.html_page import fill
+from reports.formats.html import fill
 from reports.formats.verification import summary
 from reports.published.run_facts import COLUMNS, run_facts
 from reports.published.sources import Source, by_device

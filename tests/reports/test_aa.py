@@ -1,6 +1,8 @@
 import pytest
 
-from reports.parts.aa import ASK, SLOWDOWNS, render, self_comparisons
+from reports.parts.studies import ASK_AA as ASK
+from reports.parts.studies import SLOWDOWNS, self_comparisons
+from reports.parts.studies import aa as render
 from tests.results_factory import CASE, LAYER, helpers, mixed, results, row, thorough, twin
 
 PAIRS = (row("torch-eager", 100.0), row("quack", 50.0), *helpers(100.0, 46.0))

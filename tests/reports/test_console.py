@@ -4,8 +4,7 @@ import pytest
 
 from harness.analysis.comparison import compare
 from harness.cases import NormCase
-from reports.formats.console import MOST_CASES_IN_FULL, render
-from reports.formats.console_verified import MOST_FAILURES
+from reports.formats.console import MOST_CASES_IN_FULL, MOST_FAILURES, render
 from reports.table import Heading, left, table
 from reports.terminal import WIDTH, fitted
 from tests.results_factory import CASE, careful, many, mixed, results, row, thorough, verification, verified_only

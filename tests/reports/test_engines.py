@@ -1,7 +1,8 @@
 import pytest
 
 from harness.analysis.joining import join
-from reports.parts.engines import other_engines, render
+from reports.parts.studies import engines as render
+from reports.parts.studies import other_engines
 from tests.results_factory import results, row, thorough
 
 

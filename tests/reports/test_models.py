@@ -8,7 +8,7 @@ from harness.cases.models import MODELS
 from harness.cases.unfused import WITH_TORCH
 from reports.formats import console, grid, markdown
 from reports.labels import spender_label
-from reports.parts import models
+from reports.parts import training_step
 from tests.results_factory import helpers, in_processes, results, row, selftest, verification
 
 LLAMA = MODELS[0]
@@ -62,18 +62,18 @@ def test_a_norm_that_is_too_short_to_rank_counts_with_the_error_that_it_may_have
     assert first.ms["Llama 3 8B"] == pytest.approx(DRIFTED * 65 * 0.009, rel=0.01)
     assert first.error_ms["Llama 3 8B"] == pytest.approx(65 * 0.002)
     assert spent.spenders[1].error_ms == {"Llama 3 8B": 0.0}
-    ((_, table),) = models.tables_by_tokens(compared).items()
+    ((_, table),) = training_step.tables_by_tokens(compared).items()
     assert [cell.text for cell in table.rows[0]] == ["triton-inhouse", "0.64 ± 0.13"]
 
 
 def test_the_table_stands_in_the_report_and_on_the_console():
     comparison = of(RESIDUAL, PLAIN)
     text = markdown.render(comparison)
-    assert f"## {models.TITLE}" in grid.render(comparison)
-    assert f"## {models.TITLE}" in text
+    assert f"## {training_step.MODELS}" in grid.render(comparison)
+    assert f"## {training_step.MODELS}" in text
     assert any(line.startswith("| quack ") and line.endswith(" + torch |") for line in text.splitlines())
     assert "8192 tokens:" in text
-    assert f"{models.TITLE}, ms, 8192 tokens" in " ".join(console.render(comparison).split())
+    assert f"{training_step.MODELS}, ms, 8192 tokens" in " ".join(console.render(comparison).split())
 
 
 def test_a_norm_with_other_bits_marks_the_model():

@@ -1,6 +1,8 @@
 import pytest
 
-from reports.parts.processes import ASK, agreements_of, process_bound, render
+from reports.parts.studies import ASK_PROCESSES as ASK
+from reports.parts.studies import agreements_of, process_bound
+from reports.parts.studies import processes as render
 from tests.results_factory import helpers, in_processes, mixed, results, row, thorough, timing
 
 ROWS = (row("torch-eager", 100.0), row("quack", 50.0, shift=1), *helpers(100.0, 46.0))
