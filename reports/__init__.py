@@ -15,20 +15,20 @@ from harness.records.file import Results
 from reports.formats import console, dtypes, export, grid, history, html, markdown, pull_request, verification
 from reports.parts import kernel_table, selftest, studies
 
-_COMPARING: dict[str, Callable[[Comparison, str | None], str]] = {
-    "console": lambda comparison, _: console.render(comparison),
-    "markdown": lambda comparison, _: markdown.render(comparison),
-    "grid": lambda comparison, _: grid.render(comparison),
-    "pr": pull_request.render,
-    "csv": lambda comparison, _: export.to_csv(comparison),
-    "json": lambda comparison, _: export.to_json(comparison),
-    "kernels": lambda comparison, _: kernel_table.render(comparison),
-}
-_OF_SEVERAL: dict[str, Callable[[Sequence[Comparison]], str]] = {
-    "dtypes": dtypes.render,
-    "history": history.render,
-    "html": html.render,
-    "verification": verification.render,
+Runs = Results | Sequence[Results]  # several only for a format that compares files
+OF_SEVERAL = ("dtypes", "history", "html", "verification")
+COMPARED: dict[str, Callable[[Sequence[Comparison], str | None], str]] = {
+    "console": lambda runs, _: console.render(runs[0]),
+    "markdown": lambda runs, _: markdown.render(runs[0]),
+    "grid": lambda runs, _: grid.render(runs[0]),
+    "pr": lambda runs, impl: pull_request.render(runs[0], impl),
+    "csv": lambda runs, _: export.to_csv(runs[0]),
+    "json": lambda runs, _: export.to_json(runs[0]),
+    "kernels": lambda runs, _: kernel_table.render(runs[0]),
+    "dtypes": lambda runs, _: dtypes.render(runs),
+    "history": lambda runs, _: history.render(runs),
+    "html": lambda runs, _: html.render(runs),
+    "verification": lambda runs, _: verification.render(runs),
 }
 _UNCOMPARED: dict[str, Callable[[Results], str]] = {
     "selftest": selftest.page,
@@ -37,13 +37,9 @@ _UNCOMPARED: dict[str, Callable[[Results], str]] = {
     "processes": studies.processes,
 }
 DRAWN = ("plots", "all-plots")  # at most eight, or with the kernels of every case
-COMPARED = (*_COMPARING, *_OF_SEVERAL)
 TEXTS = (*COMPARED, *_UNCOMPARED)
 FORMATS = (*TEXTS, *DRAWN)
-OF_SEVERAL = tuple(_OF_SEVERAL)
 ABOUT_COLD = (*_UNCOMPARED, "dtypes", "history", "verification")
-
-Runs = Results | Sequence[Results]  # several only for a format that compares files
 
 
 def render(
@@ -82,7 +78,7 @@ def write(
 def write_compared(runs: Sequence[Comparison], form: str, out: Path | None = None, impl: str | None = None) -> None:
     """Write a report to a file, or to standard output, where the `console` format has the terminal's colours.
 
-    those of DRAWN write files into the folder `out`. Raises UsageError where nothing can be written.
+    Those of DRAWN write files into the folder `out`. Raises UsageError where nothing can be written.
     """
     if form in DRAWN and out is not None:
         from reports.plots import draw  # imports matplotlib: seconds
@@ -95,8 +91,8 @@ def write_compared(runs: Sequence[Comparison], form: str, out: Path | None = Non
 
 
 def render_compared(runs: Sequence[Comparison], form: str, impl: str | None = None) -> str:
-    """The text of a report in one of COMPARED."""
-    return _OF_SEVERAL[form](runs) if form in _OF_SEVERAL else _COMPARING[form](runs[0], impl)
+    """The text of a report of compared files."""
+    return COMPARED[form](runs, impl)
 
 
 def _put(text: str, out: Path | None) -> None:

@@ -12,6 +12,7 @@ from harness.records.reasons import Reason
 from harness.records.schema import ErrorClass
 
 NOTHING = "-"
+BINARY = (("G", 2**30), ("M", 2**20), ("K", 2**10))
 EXTRA_ROUNDINGS: dict[ErrorClass, str] = {
     "exact": "",
     "one extra rounding": " (+1)",
@@ -29,19 +30,33 @@ RHO = (
 
 def microseconds(value: float | None) -> str:
     """A time, to about three digits: the engine's own error is seldom below 0.3 %."""
-    if value is None or not math.isfinite(value):
-        return NOTHING
-    return f"{value:.{2 if value < 10 else 1 if value < 1000 else 0}f}"
+    return _by_size(value, 10, 1000)
 
 
 def milliseconds(value: float | None) -> str:
     """A time of many calls in ms, to about three digits."""
-    return NOTHING if value is None else f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f}"
+    return _by_size(value, 10, 100)
+
+
+def gbps(value: float | None) -> str:
+    """A bandwidth in GB/s, whole; below 10 with one decimal."""
+    return _by_size(value, 10)
+
+
+def seconds(value: float | None) -> str:
+    """A duration of seconds or minutes; below 10 s with one decimal."""
+    text = _by_size(value, 10)
+    return text if text == NOTHING else f"{text} s"
+
+
+def _by_size(value: float | None, *limits: float) -> str:
+    """A figure with a decimal for each limit that it is below."""
+    return percent(value, sum((value or 0.0) < limit for limit in limits))
 
 
 def plain_ratio(value: float | None) -> str:
     """A ratio that comes without an interval."""
-    return NOTHING if value is None or not math.isfinite(value) else f"{value:.2f}"
+    return percent(value, 2)
 
 
 def ratio(value: Ratio | None) -> str:
@@ -83,21 +98,12 @@ def band(value: float | None) -> str:
     return f"±{100 * math.expm1(value):.2f} %" if math.isfinite(value) else "unknown (too few blocks)"
 
 
-def gbps(value: float | None) -> str:
-    """A bandwidth in GB/s, whole; below 10 with one decimal."""
-    if value is None or not math.isfinite(value):
-        return NOTHING
-    return f"{value:.{1 if value < 10 else 0}f}"
-
-
 def size(value: int | None) -> str:
     """A number of bytes, in the largest unit of B, KiB, MiB, GiB that it fills."""
-    if value is None:
-        return NOTHING
-    for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if abs(value) >= scale:
-            return f"{value / scale:.1f} {unit}"
-    return f"{value} B" if value else "0"
+    if not value:
+        return NOTHING if value is None else "0"
+    unit, scale = next((pair for pair in BINARY if abs(value) >= pair[1]), ("", 1))
+    return f"{value / scale:.1f} {unit}iB" if unit else f"{value} B"
 
 
 MANY = 1e5  # beyond, digits before the point say no more than a power of ten
@@ -109,11 +115,6 @@ def rho(value: float | None, error_class: ErrorClass = "exact") -> str:
         return NOTHING
     number = f"{value:.2f}" if value < MANY or not math.isfinite(value) else f"{value:.1e}"
     return number + EXTRA_ROUNDINGS[error_class]
-
-
-def seconds(value: float | None) -> str:
-    """A duration of seconds or minutes; below 10 s with one decimal."""
-    return NOTHING if value is None or not math.isfinite(value) else f"{value:.{1 if value < 10 else 0}f} s"
 
 
 def two_digits(value: float | None) -> str:
@@ -157,10 +158,8 @@ def between(smallest: float, largest: float, unit: str) -> str:
 
 def elements(number: int) -> str:
     """A number of elements that is a power of two: `32 Mi`, `512 Ki`."""
-    for unit, scale in (("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10)):
-        if number >= scale:
-            return f"{number // scale} {unit}"
-    return str(number)
+    unit, scale = next((pair for pair in BINARY if number >= pair[1]), ("", 1))
+    return f"{number // scale} {unit}i" if unit else str(number)
 
 
 def count(number: int, noun: str) -> str:

@@ -23,8 +23,7 @@ ABOUT_ADDS = (
     "The time of an elementwise add of the same bytes on the same device, over that of the implementation: how near it "
     "comes to what its own device moves."
 )
-_Figure = Callable[[Entry], str]
-FIGURES: dict[str, _Figure] = {
+FIGURES: dict[str, Callable[[Entry], str]] = {
     "us": lambda entry: figures.microseconds(entry.median_us),
     "speedup over the baseline": lambda entry: figures.ratio_and_interval(entry.speedup),
 }
@@ -78,7 +77,7 @@ def _runs(comparisons: Sequence[Comparison]) -> str:
     return table(headings, rows)
 
 
-def _table(comparisons: Sequence[Comparison], cases: Sequence[NormCase], figure: _Figure) -> str:
+def _table(comparisons: Sequence[Comparison], cases: Sequence[NormCase], figure: Callable[[Entry], str]) -> str:
     """A row for each case and implementation that at least two runs rank; a run without it has an empty cell."""
     by_case = [{case.case: case for case in comparison.cases} for comparison in comparisons]
     rows: list[list[str]] = []

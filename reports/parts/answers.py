@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from harness.analysis.case_comparison import CaseComparison, Entry
 from harness.analysis.comparison import Comparison
@@ -38,38 +37,31 @@ def headline(comparison: Comparison, impl: str | None = None) -> str:
     return " ".join(filter(None, sentences))
 
 
-@dataclass(frozen=True)
-class Counts:
-    """In how many cases an implementation ran, was right, and gave the same bits in every run."""
+def counts(comparison: Comparison, impl: str) -> tuple[tuple[int, int], tuple[int, int]]:
+    """In how many of the cases that it ran on an implementation was right, and in how many of these the same bits.
 
-    ran: int
-    right: int
-    same: int
-
-
-def counts(comparison: Comparison, impl: str) -> Counts:
-    """Cases that it refused are not counted, and bits only where it was right."""
+    Cases that it refused are not counted.
+    """
     entries = [case.entry(impl) for case in comparison.cases]
     ran = [entry for entry in entries if entry and entry.standing != "absent"]
     right = [entry for entry in ran if entry.status in RANKED]
     same = sum(entry.other_bits is None and bool(entry.checked.repeats) for entry in right)
-    return Counts(len(ran), len(right), same)
+    return (len(right), len(ran)), (same, len(right))
 
 
 def correctness(comparison: Comparison, impl: str | None = None) -> str:
     """How often `impl` was right with the same bits, or how many implementations always were; then what failed."""
     names = dict.fromkeys(entry.impl for case in comparison.cases for entry in case.entries)
-    known = {name: found for name in names if (found := counts(comparison, name)).ran}
+    known = {name: found for name in names if (found := counts(comparison, name))[0][1]}
     if not known:
         return ""
     if impl in known:
-        of = known[impl]
-        text = f"{impl}: right {of.right} of {of.ran}, same bits {of.same} of {of.right}."
+        (right, ran), (same, of_right) = known[impl]
+        text = f"{impl}: right {right} of {ran}, same bits {same} of {of_right}."
     else:
-        right = [of for of in known.values() if of.right == of.ran]
-        same = sum(of.same == of.right for of in right)
-        bits = "same bits" if same == len(right) else f"same bits {same} of {len(right)}"
-        text = f"{len(right)} of {len(known)} right, {bits}."
+        always = [same == of_right for (right, ran), (same, of_right) in known.values() if right == ran]
+        bits = "same bits" if all(always) else f"same bits {sum(always)} of {len(always)}"
+        text = f"{len(always)} of {len(known)} right, {bits}."
     failed: Counter[tuple[str, Status]] = Counter(
         (entry.impl, entry.status) for case in comparison.cases for entry in case.of("failed")
     )

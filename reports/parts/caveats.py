@@ -82,12 +82,11 @@ def failed_checks(selftests: Sequence[SelfTestRecord]) -> list[str]:
 
     A check that failed in single processes but passes over all of them together is no failure.
     """
-    lines: list[str] = []
-    for when, processes, failed in evidence.failures_by_time(selftests):
-        parts = [_failed(checks, processes) for checks in failed.values()]
-        if parts:
-            lines.append(f"The self-test {WHEN[when]}failed: {'; '.join(parts)}.")
-    return lines
+    return [
+        f"The self-test {WHEN[when]}failed: {'; '.join(_failed(checks, processes) for checks in failed.values())}."
+        for when, processes, failed in evidence.failures_by_time(selftests)
+        if failed
+    ]
 
 
 def moved(state: DeviceState) -> list[str]:
@@ -117,7 +116,7 @@ def moved(state: DeviceState) -> list[str]:
 
 def _failed(checks: Sequence[Check], runs: int) -> str:
     """One check, by the worst of its failures."""
-    worst = max(checks, key=_badness)
+    worst = max(checks, key=lambda check: abs(check.value) if check.value is not None else 0.0)
     where = f" in {len(checks)} of {runs} processes" if runs > 1 else ""
     value, limit = (figures.measure(number, worst.unit) for number in (worst.value, worst.limit))
     if worst.value is None:
@@ -127,8 +126,3 @@ def _failed(checks: Sequence[Check], runs: int) -> str:
     if worst.value > worst.limit or not worst.detail:
         return f"{worst.name} {value} (limit {limit}){where}"
     return f"{worst.name}{where}: {sentence(worst.detail)} ({value}, limit {limit})"  # not by its figure
-
-
-def _badness(check: Check) -> float:
-    """How far off a failed check is, by which the worst of several processes is found."""
-    return abs(check.value) if check.value is not None else 0.0

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import get_args
 
 from harness.analysis.checks import NEW_PROCESS, Checked, Runs, add_up
@@ -11,7 +14,7 @@ from harness.records.reason_texts import sentence
 from harness.records.schema import RANKED, Condition
 from reports import figures
 from reports.labels import determinism
-from reports.table import Cell, Section, left, table
+from reports.table import Cell, Section, Table, left, table
 
 CONDITIONS = (*get_args(Condition), NEW_PROCESS)
 NEWEST: Condition = "held multiprocessors"  # earlier files do not have it
@@ -43,17 +46,11 @@ def section(outcomes: Sequence[Outcome]) -> Section | None:
     if not rows:
         return None
     headings = [*left("norm", "impl", "determinism"), "cases", "a run differs, 95 %", *names]
-    return Section("Determinism", (ABOUT, table(headings, rows), *_unusual(passed, shown), *_invariance(passed)))
-
-
-def _unusual(passed: Sequence[Outcome], shown: Sequence[Outcome]) -> list[str]:
-    """A sentence about the other kinds of inputs, which test values and not order, and get fewer runs."""
-    unusual = [outcome for outcome in passed if outcome not in shown]
-    if not unusual:
-        return []
-    fewest = min(outcome.checked.repeats for outcome in unusual)
-    results = figures.count(len(unusual), "result")
-    return [f"On the other kinds of inputs {results} kept their bits over {fewest} runs or more each."]
+    parts: list[str | Table | Section] = [ABOUT, table(headings, rows)]
+    if unusual := [outcome.checked.repeats for outcome in passed if outcome not in shown]:  # fewer: these test values
+        results = figures.count(len(unusual), "result")
+        parts.append(f"On the other kinds of inputs {results} kept their bits over {min(unusual)} runs or more each.")
+    return Section("Determinism", (*parts, *_invariance(passed)))
 
 
 def level(checks: Sequence[Checked]) -> str:
@@ -84,7 +81,7 @@ def in_short(outcomes: Sequence[Outcome]) -> str:
         return figures.NOTHING
     first, *others = _groups(checked)
     where = f" on {len(first)} of {figures.count(len(checked), 'case')}" if others else ""
-    limit = None if _unsteady(first[0].checked) else bound(_compared(first))
+    limit = bound(_compared(first))
     differ = f"; at 95 % fewer than {figures.two_digits(100 * limit)} % of runs differ" if limit else ""
     return level([outcome.checked for outcome in first]) + where + differ
 
@@ -95,11 +92,11 @@ def _passed(outcomes: Sequence[Outcome]) -> list[Outcome]:
 
 def _groups(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
     """Outcomes of one level together: those that differ first, then the ones with the most runs."""
-    groups: dict[tuple[bool, int], list[Outcome]] = {}
-    for outcome in outcomes:
-        unsteady = _unsteady(outcome.checked)
-        groups.setdefault((not unsteady, 0 if unsteady else -outcome.checked.repeats), []).append(outcome)
-    return [groups[key] for key in sorted(groups)]
+
+    def level_of(outcome: Outcome) -> int:
+        return -sys.maxsize if _unsteady(outcome.checked) else -outcome.checked.repeats
+
+    return [list(group) for _, group in groupby(sorted(outcomes, key=level_of), key=level_of)]
 
 
 def _unsteady(checked: Checked) -> bool:
@@ -107,13 +104,14 @@ def _unsteady(checked: Checked) -> bool:
 
 
 def _compared(outcomes: Sequence[Outcome]) -> int:
-    return min(outcome.checked.compared for outcome in outcomes)
+    """The fewest comparisons of a case; 0 where any differed."""
+    return 0 if _unsteady(outcomes[0].checked) else min(outcome.checked.compared for outcome in outcomes)
 
 
 def _cells(outcomes: Sequence[Outcome], names: Sequence[str]) -> list[str | Cell]:
     checks = [outcome.checked for outcome in outcomes]
     conditions = add_up([checked.conditions for checked in checks])
-    compared = 0 if _unsteady(checks[0]) else _compared(outcomes)
+    compared = _compared(outcomes)
     limit = Cell(bound_text(compared), bound(compared))
     return [level(checks), str(len(outcomes)), limit, *(_condition(conditions, name) for name in names)]
 
@@ -147,11 +145,8 @@ def _invariance(outcomes: Sequence[Outcome]) -> list[Section]:
 
 def _texts(outcomes: Sequence[Outcome], change: str) -> str:
     """The finding of all cases, or each finding with the number of its cases."""
-    counts: dict[str, int] = {}
-    for outcome in outcomes:
-        for finding in outcome.checked.invariance.get(change, ()):
-            text = sentence(finding)
-            counts[text] = counts.get(text, 0) + 1
+    findings = (finding for outcome in outcomes for finding in outcome.checked.invariance.get(change, ()))
+    counts = Counter(map(sentence, findings))
     if len(counts) > 1:
         return ", ".join(f"{text} in {number}" for text, number in counts.items())
     return next(iter(counts), figures.NOTHING)

@@ -7,7 +7,7 @@ from harness.analysis.summary import Geomean, Wins
 from harness.cases import Norm
 from reports import figures
 from reports.labels import NORMS, counted_label
-from reports.parts.answers import Counts, counts
+from reports.parts.answers import counts
 from reports.table import Cell, Heading, Table, left, table
 
 
@@ -28,24 +28,24 @@ def geomeans(comparison: Comparison) -> Table:
         Heading("tied in", drop=3),
     ]
     wins = {wins.impl: wins for wins in comparison.summary.wins}
-    rows: list[list[str | Cell]] = []
-    for mean in means:
+
+    def row(mean: Geomean) -> list[str | Cell]:
         won = wins.get(mean.impl)
-        alone = sum(key.startswith(mean.norm) for key in won.alone) if won else 0
-        tied = sum(key.startswith(mean.norm) for key in won.tied) if won else 0
-        rows.append(
-            [
-                counted_label(mean),
-                mean.norm,
-                Cell(figures.plain_ratio(mean.value), mean.value),
-                Cell(_range(mean), mean.smallest),
-                Cell(f"{mean.cases} of {mean.total}", mean.cases),
-                *([Cell(f"{figures.plain_ratio(mean.common)} ({mean.common_cases})", mean.common)] if uneven else []),
-                Cell(str(alone), alone),
-                Cell(str(tied), tied),
-            ]
-        )
-    return table(headings, rows)
+        common = Cell(f"{figures.plain_ratio(mean.common)} ({mean.common_cases})", mean.common)
+        firsts = [
+            sum(key.startswith(mean.norm) for key in keys) for keys in ((won.alone, won.tied) if won else ((), ()))
+        ]
+        return [
+            counted_label(mean),
+            mean.norm,
+            Cell(figures.plain_ratio(mean.value), mean.value),
+            Cell(_range(mean), mean.smallest),
+            Cell(f"{mean.cases} of {mean.total}", mean.cases),
+            *([common] if uneven else []),
+            *(Cell(str(number), number) for number in firsts),
+        ]
+
+    return table(headings, [row(mean) for mean in means])
 
 
 def norms_side_by_side(comparison: Comparison) -> Table:
@@ -61,18 +61,13 @@ def norms_side_by_side(comparison: Comparison) -> Table:
         [
             impl,
             *(_mean(means.get((impl, norm))) for norm in norms),
-            *_verified(counts(comparison, impl)),
+            *(Cell(f"{part} of {whole}", part) for part, whole in counts(comparison, impl)),
             *([_won(wins.get(impl))] if wins else []),
         ]
         for impl in impls
     ]
     heads = ["implementation", *(f"{NORMS[norm]} speedup" for norm in norms), "right", "same bits"]
     return table(left(*heads, *(["fastest in"] if wins else [])), rows)
-
-
-def _verified(of: Counts) -> list[Cell]:
-    """In how many of the cases that it ran on it was right, and in how many of these it gave the same bits."""
-    return [Cell(f"{of.right} of {of.ran}", of.right), Cell(f"{of.same} of {of.right}", of.same)]
 
 
 def _mean(mean: Geomean | None) -> Cell:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from harness.analysis.outcomes import Outcome, norms
-from harness.cases import Norm, NormCase
+from harness.cases import Norm
 from harness.cases.tensors import headings as short_names
 from harness.records.schema import ErrorClass, TensorCheck
 from reports import figures
@@ -46,7 +46,9 @@ class Slope:
 def section(outcomes: Sequence[Outcome]) -> Section | None:
     """Every gradient of the cases that were studied in full, and the largest rho on all others."""
     checked = [outcome for outcome in outcomes if outcome.normal and outcome.checked.errors]
-    full = dict.fromkeys(outcome.case for outcome in checked if _in_fp32(outcome))
+    full = dict.fromkeys(
+        o.case for o in checked if any(e.fp32_relative_rms is not None for e in o.checked.errors.values())
+    )
     parts = [_case([outcome for outcome in checked if outcome.case == case]) for case in full]
     others = [outcome for outcome in checked if outcome.case not in full]
     if others:
@@ -66,7 +68,7 @@ def slopes(outcomes: Iterable[Outcome]) -> list[Slope]:
     series: dict[tuple[str, Norm, int, str], dict[int, float]] = {}
     for outcome in outcomes:
         case, error = outcome.case, outcome.checked.errors.get("dweight")
-        if outcome.normal and case.rows >= FEWEST_ROWS and error and _has_logarithm(error.relative_rms):
+        if outcome.normal and case.rows >= FEWEST_ROWS and error and 0 < error.relative_rms < math.inf:
             series.setdefault((outcome.impl, case.norm, case.cols, variant(case)), {})[case.rows] = error.relative_rms
     return [_slope(key, points) for key, points in series.items() if len(points) >= FEWEST_POINTS]
 
@@ -79,10 +81,6 @@ def _slope(key: tuple[str, Norm, int, str], points: dict[int, float]) -> Slope:
         return Slope(*key, power=0.0, error=0.0, points=tuple(ordered))
     line = cast(Any, linregress([math.log(rows) for rows, _ in ordered], [math.log(rms) for _, rms in ordered]))
     return Slope(*key, power=float(line.slope), error=float(line.stderr), points=tuple(ordered))
-
-
-def _has_logarithm(value: float) -> bool:
-    return math.isfinite(value) and value > 0
 
 
 def _slope_row(slope: Slope) -> list[str | Cell]:
@@ -98,22 +96,15 @@ def _slope_row(slope: Slope) -> list[str | Cell]:
     ]
 
 
-def _in_fp32(outcome: Outcome) -> bool:
-    return any(error.fp32_relative_rms is not None for error in outcome.checked.errors.values())
-
-
 def _case(outcomes: Sequence[Outcome]) -> Section:
     """All figures of every gradient of one case; gradients that the case does not have are left out."""
     case = outcomes[0].case
     tensors = list(short_names(name for outcome in outcomes for name in outcome.checked.errors))
     headings = [*left("impl"), *(f"rho {name}" for name in tensors), *left("class"), "worst row"]
-    headings += [f"rms {name}, {_dtype(case, name)} / fp32" for name in tensors]
+    dtypes = {name: case.dtype if name == "dx" else case.weight_dtype for name in tensors}
+    headings += [f"rms {name}, {dtype} / fp32" for name, dtype in dtypes.items()]
     rows = [[outcome.impl, *_figures(outcome, tensors)] for outcome in outcomes]
     return Section(case.key, (table(headings, rows),), case.norm)
-
-
-def _dtype(case: NormCase, tensor: str) -> str:
-    return case.dtype if tensor == "dx" else case.weight_dtype
 
 
 def _figures(outcome: Outcome, tensors: Sequence[str]) -> list[str | Cell]:
