@@ -13,14 +13,6 @@ from reports.labels import usual, variant
 
 
 @dataclass(frozen=True)
-class Strip:
-    """Cases of equal elements, or of equal rows, which the name says; from the fewest columns to the most."""
-
-    name: str
-    cases: tuple[CaseComparison, ...]
-
-
-@dataclass(frozen=True)
 class Group:
     """The ranked cases of one norm and one set of dtypes, on the usual inputs; `key` names it among those of a file."""
 
@@ -35,21 +27,16 @@ class Group:
         return sorted({case.case.cols for case in self.cases})
 
     @property
-    def strips(self) -> list[Strip]:
-        """The cases by elements or by rows, whichever makes fewer strips; the largest first."""
+    def strips(self) -> dict[str, list[CaseComparison]]:
+        """The cases by elements or by rows, whichever makes fewer strips, the largest first; columns ascend in each."""
         by_elements: dict[int, list[CaseComparison]] = {}
         by_rows: dict[int, list[CaseComparison]] = {}
         for case in sorted(self.cases, key=lambda case: case.case.cols):
             by_elements.setdefault(case.case.rows * case.case.cols, []).append(case)
             by_rows.setdefault(case.case.rows, []).append(case)
         if len(by_elements) <= len(by_rows):
-            return [Strip(_elements(size), tuple(strip)) for size, strip in sorted(by_elements.items(), reverse=True)]
-        return [Strip(f"{rows} rows", tuple(strip)) for rows, strip in sorted(by_rows.items(), reverse=True)]
-
-    @property
-    def impls(self) -> list[str]:
-        """The names of the implementations that rank in any case."""
-        return sorted({entry.impl for case in self.cases for entry in case.ranked})
+            return {_elements(size): by_elements[size] for size in sorted(by_elements, reverse=True)}
+        return {f"{rows} rows": by_rows[rows] for rows in sorted(by_rows, reverse=True)}
 
 
 def groups(comparison: Comparison) -> list[Group]:

@@ -16,12 +16,16 @@ Kind = Literal["text", "number"]
 
 @dataclass(frozen=True)
 class Cell:
-    """The text of a cell, the figure behind it, the status that it shows, and details that a reader may ask for."""
+    """The text of a cell, the figure behind it, the status that it shows, and details that a reader may ask for.
+
+    `kind` of the last cell of a row is the standing of what the row is about.
+    """
 
     text: str
     key: float | None = None
     status: Status | None = None
     why: tuple[str, ...] = ()
+    kind: str = ""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -24,7 +24,7 @@ from reports.kernel_names import display_names
 from reports.parts import answers, caveats, conditions, training_step
 from reports.parts.geomeans import norms_side_by_side
 from reports.parts.reasons import details
-from reports.table import Cell, Table
+from reports.table import Cell, Table, left
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -33,20 +33,9 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parents[1] / "templates"
 MOST_PICTURES = 6  # within the page, each of which takes a second
+WHY = dict.fromkeys(("failed", "absent", "unranked"), "reason")  # by standing: what its details begin with
 # The columns that a row is filtered by. Cases stand under one head or another, by what tells them apart.
 FILTERED = {"norm": "norm", "impl": "impl", "case": "case", "inputs": "case", "kind": "case"}
-
-
-@dataclass(frozen=True)
-class ResultRow:
-    """One implementation on one case; `why` is what a reader may ask for: reason, errors, kernels and notes in full."""
-
-    case: str
-    norm: str
-    impl: str
-    standing: str
-    cells: tuple[Cell, ...]
-    why: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -77,21 +66,18 @@ def fill(template: str, **values: Any) -> str:
     return _environment().get_template(template).render(**values)
 
 
-def results_table(comparison: Comparison) -> tuple[Table, list[ResultRow]]:
-    """A row for every implementation on every case, in the order of the comparison, and the table that they make."""
-    rows = [(row, row.entry) for row in columns.rows_of(comparison) if row.entry]
-    filled = columns.table_of(columns.HTML, [row for row, _ in rows])
-    described = [
-        ResultRow(row.case.case.key, row.case.case.norm, entry.impl, entry.standing, cells, _why(entry))
-        for (row, entry), cells in zip(rows, filled.rows, strict=True)
-    ]
-    return filled, described
+def results_table(comparison: Comparison) -> Table:
+    """A row for every implementation on every case; its last cell has reason, errors, kernels and notes in full."""
+    rows = [row for row in columns.rows_of(comparison) if row.entry]
+    filled = columns.table_of(columns.HTML, rows)
+    why = [Cell(WHY.get(e.standing, "more"), why=_why(e), kind=e.standing) for row in rows if (e := row.entry)]
+    cells = tuple((*cells, more) for cells, more in zip(filled.rows, why, strict=True))
+    return replace(filled, headings=(*filled.headings, *left("why")), rows=cells)
 
 
 def _comparison(comparison: Comparison) -> str:
     from reports.plots.draw import draw  # imports matplotlib: seconds
 
-    filled, rows = results_table(comparison)
     drawn = _pictures(islice(draw(comparison), MOST_PICTURES))
     return fill(
         "comparison.html",
@@ -105,12 +91,12 @@ def _comparison(comparison: Comparison) -> str:
         speedups=[picture for picture in drawn if picture.name.startswith("speedup")],
         pictures=[picture for picture in drawn if not picture.name.startswith("speedup")],
         cases=columns.table_of(columns.HTML_CASES, [Row(comparison, case, case.fastest) for case in comparison.cases]),
-        table=filled,
-        rows=rows,
+        results=results_table(comparison),
         legend=figures.LEGEND,
         budget=conditions.error_budget(comparison),
-        norms=list(dict.fromkeys(row.norm for row in rows)),
-        impls=list(dict.fromkeys(row.impl for row in rows)),
+        norms=list(dict.fromkeys(case.case.norm for case in comparison.cases)),
+        impls=list(dict.fromkeys(entry.impl for case in comparison.cases for entry in case.entries)),
+        marks=_marks,
         absent=True,
         example="8192x",
     )
@@ -145,6 +131,8 @@ def _marks(table: Table, row: Sequence[Cell]) -> dict[str, str]:
     filters = {FILTERED[head]: cell.text for head, cell in named if head in FILTERED}
     if "norm" not in filters and (norm := re.split(r"\W", filters.get("case", ""))[0]) in get_args(Norm):
         filters["norm"] = norm  # which the name of a case begins with
+    if row[-1].kind:
+        filters["standing"] = row[-1].kind
     return {f"data-{name}": text for name, text in filters.items()}
 
 

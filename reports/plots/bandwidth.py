@@ -16,7 +16,7 @@ from harness.cases import NormCase
 from harness.cases.traffic import ADD_NAME
 from reports import figures
 from reports.plots.style import ADD, DASHED, DOTTED, SOFT, LineStyle, backward, line_style, sheet, styled, title
-from reports.size_groups import Group, Strip
+from reports.size_groups import Group
 
 CAPTION = (
     "GB/s: the bytes that every backward must move, over the median time. Black: an elementwise add of the "
@@ -41,7 +41,7 @@ Curves = dict[str, list[Point]]
 @styled
 def bandwidth(group: Group, comparison: Comparison) -> Figure | None:
     """GB/s against columns; None where no implementation has two sizes."""
-    panels = {strip.name: curves for strip in group.strips if (curves := _curves(strip))}
+    panels = {name: curves for name, cases in group.strips.items() if (curves := _curves(cases))}
     if not any(len(points) > 1 for curves in panels.values() for points in curves.values()):
         return None
     heading = title(comparison.run, f"bandwidth of the {backward(group.norm)}", group.variant)
@@ -73,10 +73,10 @@ def _levels(group: Group, comparison: Comparison) -> dict[str, tuple[float, obje
     return {f"{name}, {figures.gbps(value)}": (value, dashes) for name, (value, dashes) in levels.items() if value}
 
 
-def _curves(strip: Strip) -> Curves:
+def _curves(cases: list[CaseComparison]) -> Curves:
     """The points of each implementation that ranks, and of the add."""
     curves: Curves = {}
-    for case in strip.cases:
+    for case in cases:
         for entry in case.ranked:
             curves.setdefault(entry.impl, []).append(_point(case.case, case.joined[entry.impl, "impl"]))
         if add := _add(case):

@@ -33,7 +33,7 @@ CAPTION = (
 @styled
 def speedups(group: Group, comparison: Comparison) -> Figure | None:
     """A row for each implementation but the baseline, best first; None where no implementation has a speedup."""
-    cases = [case for strip in group.strips for case in strip.cases]
+    cases = [case for strip in group.strips.values() for case in strip]
     impls = _best_first(cases, comparison.baseline)
     reach = max((abs(math.log2(e.speedup.value)) for case in cases for e in case.ranked if e.speedup), default=None)
     if reach is None:

@@ -66,7 +66,7 @@ def _groups(comparison: Comparison) -> list[dict[str, Any]]:
     """The cases of a context on the usual inputs, in groups of cases that differ only in shape."""
     run = comparison.run
     fastest = fastest_of_each(comparison.summary.geomeans, {impl.name: impl.family for impl in run.implementations})
-    strips = {case.case: strip.name for group in groups(comparison) for strip in group.strips for case in strip.cases}
+    strips = {case.case: name for group in groups(comparison) for name, cases in group.strips.items() for case in cases}
     by_group: dict[tuple[str, str, str], list[CaseComparison]] = {}
     for case in comparison.cases:
         if case.case.inputs == "normal":
