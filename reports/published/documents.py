@@ -12,10 +12,11 @@ from harness.errors import UsageError
 from harness.records.published_plan import CHECKOUT, PACKED_SUFFIX, Plan, read_plan
 from reports.markdown_writer import paragraphs, without_padding
 from reports.published import site_page
-from reports.published.sections import PICTURE, SECTIONS
+from reports.published.sections import SECTIONS
 from reports.published.sources import Source, by_device, most_important, sources
 
 SITE = "site/index.html"
+PICTURE = "bandwidth-rms"  # a plot of the README, in docs/plots
 WITH_SECTIONS = ("README.md", "docs/results.md")
 _SECTION = re.compile(r"(?<=<!-- written: )(?P<name>[\w-]+) -->\n.*?(?=<!-- end -->)", re.DOTALL)
 

@@ -43,7 +43,7 @@ def run_facts(source: Source) -> dict[str, Any]:
     return {
         "device": source.device,
         "name": source.name,
-        "date": run.started_at[:10],
+        "date": source.date,
         "revision": run.revision,
         "command": source.command,
         "baseline": comparison.baseline,

@@ -18,15 +18,7 @@ from reports.parts.geomeans import norms_side_by_side
 from reports.published.sources import Source, by_device, most_important
 from reports.table import left
 
-PICTURE = "bandwidth-rms"
 MOST_ROWS = 8  # of the README's table; the page of the run has all
-
-
-def picture(sources: Sequence[Source], plan: Plan) -> str:
-    """The plot of the most important run."""
-    subject = "RMSNorm backward against hidden size; the black line is an elementwise add of the same bytes"
-    shown = most_important(sources, plan)
-    return paragraphs([f"![Bandwidth of every {subject}](docs/plots/{PICTURE}.svg)"] if shown else [])
 
 
 def fastest(sources: Sequence[Source], plan: Plan) -> str:
@@ -61,7 +53,7 @@ def runs(sources: Sequence[Source], plan: Plan) -> str:
     return paragraphs(parts)
 
 
-SECTIONS: dict[str, Callable[[Sequence[Source], Plan], str]] = {"fastest": fastest, "picture": picture, "runs": runs}
+SECTIONS: dict[str, Callable[[Sequence[Source], Plan], str]] = {"fastest": fastest, "runs": runs}
 
 
 def versions(run: RunRecord) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from harness.analysis.comparison import Comparison
@@ -19,6 +19,8 @@ from reports.table import Table
 
 TEMPLATE = "site.html"
 FAILS_ON = "fails on"
+SHARED = (str, list, tuple)
+SHORT = 4  # characters: as long as a place
 
 
 def render(sources: Sequence[Source], plan: Plan) -> str:
@@ -32,36 +34,31 @@ def render(sources: Sequence[Source], plan: Plan) -> str:
 
 
 def shared_once(data: Any) -> dict[str, Any]:
-    """The data with each text, list or object that repeats written once, in `shared`.
+    """The data with each text or list that repeats written once, in `shared`.
 
     In its place stands a number below zero, `~place`; the data have no other such numbers. site.js undoes it.
     """
-    counts: Counter[str] = Counter()
-
-    def count(value: Any) -> None:
-        if isinstance(value, str | dict | list | tuple):
-            text = _as_json(value)
-            counts[text] += 1
-            if counts[text] == 1 and not isinstance(value, str):
-                for inner in value.values() if isinstance(value, dict) else value:
-                    count(inner)
-        elif isinstance(value, int | float) and value < 0:
-            raise ValueError(f"{value} would be read as a place in `shared`")
-
-    count(data)
-    repeated = [text for text, times in counts.most_common() if times > 1 and len(text) > len(str(~len(counts)))]
+    counts = Counter(_as_json(value) for value in _each(data) if isinstance(value, SHARED))
+    repeated = [text for text, times in counts.most_common() if times > 1 and len(text) > SHORT]
     places = {text: ~place for place, text in enumerate(repeated)}
 
-    def inside(value: Any) -> Any:
+    def shorter(value: Any) -> Any:
+        if isinstance(value, SHARED) and (place := places.get(_as_json(value))) is not None:
+            return place
         if isinstance(value, dict):
             return {name: shorter(inner) for name, inner in value.items()}
-        return list(map(shorter, value)) if isinstance(value, list | tuple) else value
+        return [shorter(inner) for inner in value] if isinstance(value, list | tuple) else value
 
-    def shorter(value: Any) -> Any:
-        place = places.get(_as_json(value)) if isinstance(value, str | dict | list | tuple) else None
-        return inside(value) if place is None else place
+    return {"shared": [json.loads(text) for text in repeated], "data": shorter(data)}
 
-    return {"shared": [inside(json.loads(text)) for text in repeated], "data": inside(data)}
+
+def _each(value: Any) -> Iterator[Any]:
+    """The value and all that is in it."""
+    if isinstance(value, int | float) and value < 0:
+        raise ValueError(f"{value} would be read as a place in `shared`")
+    yield value
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ():
+        yield from _each(inner)
 
 
 def _as_json(value: Any) -> str:
@@ -97,12 +94,11 @@ def _data(sources: Sequence[Source], plan: Plan, runs: Sequence[dict[str, Any]])
 
 
 def _published(source: Source) -> dict[str, Any]:
-    run = source.results.run
     return {
         "device": source.device,
         "name": source.name,
         "about": source.about,
-        "date": run.started_at[:10],
+        "date": source.date,
         "age": source.mark,
         "file": f"results/{source.device}/{source.name}{PACKED_SUFFIX}",
         "pages": [f"results/{source.device}/{page}" for page in source.pages],

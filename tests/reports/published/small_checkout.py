@@ -28,8 +28,7 @@ bench = { shapes = "64x64" }
 of = ["timed"]
 """
 TEXTS = {
-    "README.md": "# Front\n\n<!-- written: picture -->\n<!-- end -->\n\n"
-    "<!-- written: fastest -->\n<!-- end -->\n\nThe rest.\n",
+    "README.md": "# Front\n\n<!-- written: fastest -->\n<!-- end -->\n\nThe rest.\n",
     "docs/results.md": "# Results\n\n<!-- written: runs -->\n<!-- end -->\n",
     "results/plan.toml": PLAN,
 }

@@ -29,7 +29,7 @@ def text(checkout, path):
 
 def test_what_was_written_is_not_written_again(written):
     assert write_all(check=True, checkout=written) == []
-    assert text(written, "README.md").startswith("# Front\n\n<!-- written: picture -->\n![")
+    assert text(written, "README.md").startswith("# Front\n\n<!-- written: fastest -->\n| implementation")
     assert text(written, "README.md").endswith("<!-- end -->\n\nThe rest.\n")
 
 
