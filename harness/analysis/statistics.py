@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri, stdtr, stdtrit  # scipy.stats takes a second longer to import
+from scipy.special import bdtr, ndtri, stdtr, stdtrit  # scipy.stats takes a second longer to import
 
 from harness.records.reason_texts import sentence
 from harness.records.reasons import Reason
@@ -100,9 +100,8 @@ def block_interval(values: NDArray[np.float64]) -> Interval:
 @lru_cache(maxsize=1024)
 def _sign_test_rank(count: int) -> int | None:
     """The rank, from either end, of the ordered values that bound the 95 % interval of the median; None if too few."""
-    below, rank = 0, -1
-    while (below := below + math.comb(count, rank + 1)) / 2**count <= (1 - CONFIDENCE) / 2:
-        rank += 1
+    shares = bdtr(np.arange(count), count, 0.5)  # of so many heads or fewer
+    rank = int(np.searchsorted(shares, (1 - CONFIDENCE) / 2, side="right")) - 1
     return rank if rank >= 0 else None
 
 
