@@ -92,7 +92,8 @@ class Child:
     def family(self) -> list[Process]:
         """Itself, its session, its descendants, and younger orphans that came to the parent; without the dead."""
         everyone = processes()
-        family = {self.pid}
+        mine = everyone.get(self.pid)
+        family = {self.pid} if mine and mine.started == self._started else set[int]()  # numbers come again
         me = os.getpid()
 
         def belongs(each: Process) -> bool:
@@ -103,6 +104,10 @@ class Child:
         while more := {pid for pid, each in everyone.items() if pid not in family and pid != me and belongs(each)}:
             family |= more
         return [everyone[pid] for pid in family if pid in everyone and everyone[pid].state not in "ZX"]
+
+    def ran_ns(self) -> int:
+        """How long its threads and descendants have been on a CPU."""
+        return sum(int(line.split()[0]) for each in self.family() for line in _of_threads(each.pid, "schedstat"))
 
     def stop(self) -> None:
         """Stop it and its group; `settle` makes sure of it."""
@@ -118,6 +123,12 @@ class Child:
             for pid in running:
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGSTOP)
+        self._stopped_at_ns = self.ran_ns()
+
+    def check_stood_still(self) -> None:
+        """Raise JudgedError where it ran since `settle`: a timer, say, can send the signal to go on."""
+        if self.ran_ns() != self._stopped_at_ns:
+            raise JudgedError("tampered", Reason("ran_while_stopped"))
 
     def go_on(self) -> None:
         """Let it go on."""
@@ -267,12 +278,17 @@ def printable(reason: Reason) -> Reason:
 
 def _runs(pid: int) -> bool:
     """Whether any thread of a process is neither stopped nor dead."""
-    states: list[str] = []
+    return any(line.rpartition(")")[2].split()[0] not in STOPPED for line in _of_threads(pid, "stat"))
+
+
+def _of_threads(pid: int, file: str) -> list[str]:
+    """A file of /proc for each thread of a process."""
+    lines: list[str] = []
     with suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):
-            with suppress(OSError, IndexError):
-                states.append(Path(f"/proc/{pid}/task/{thread}/stat").read_text().rpartition(")")[2].split()[0])
-    return any(state not in STOPPED for state in states)
+            with suppress(OSError):
+                lines.append(Path(f"/proc/{pid}/task/{thread}/{file}").read_text(errors="replace"))
+    return list(filter(None, lines))
 
 
 def _environment(scratch: Path) -> dict[str, str]:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from fcntl import F_ADD_SEALS, F_SEAL_GROW, F_SEAL_SEAL, F_SEAL_SHRINK, fcntl
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -157,8 +158,9 @@ class Courtroom:
 
     def _open(self) -> None:
         for size in self._sizes:
-            self._memories.append(os.memfd_create("normbwd-judge", os.MFD_CLOEXEC))
+            self._memories.append(os.memfd_create("normbwd-judge", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
             os.ftruncate(self._memories[-1], size)
+            fcntl(self._memories[-1], F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)  # no page goes away
         self._reference = self._nursery.fork("reference", self._memories)
         self._children.append(self._reference)
         ready = self._ask_reference(Open(case=self.case, calls=self.calls))
@@ -323,6 +325,7 @@ class Courtroom:
     def _clocked(self, seat: _Seat) -> tuple[float, Answered]:
         """From the moment when a stopped process goes on until it says that it is done and is stopped again."""
         child = seat.child
+        child.check_stood_still()
         began = time.perf_counter_ns()
         if self._on_gpu:
             self._ask_reference(Reveal(runner=seat.number))

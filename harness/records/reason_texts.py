@@ -106,6 +106,7 @@ TEXTS: dict[str, str] = {
     "no_answer": "no answer in {seconds:g} s, in stage {stage!r}",
     "too_many_processes": "it started {seen} processes or more, and {most} are allowed",
     "does_not_stop": "a process of it goes on while the others are timed",
+    "ran_while_stopped": "it went on while it was stopped and others ran",
     "unreadable_answer": "the gradients do not lie where it says",
     "shared_answers": "gradients of two calls lie in the same memory: each call must return memory of its own",
     "left_device_busy": "it left work on the GPU that goes on while the others are timed",
