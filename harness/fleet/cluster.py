@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import socket
 from collections import Counter
@@ -30,6 +31,9 @@ TYPE = "accelerator_type:"  # the prefix of a node's resource that names the typ
 LOCAL_OPTIONS = {"include_dashboard": False, "num_cpus": 1, "object_store_memory": 80 << 20}
 # Without it `ray.init` starts Ray's older autoscaler, whose end takes a second: it asks a server that is gone.
 NEWER_AUTOSCALER = "RAY_enable_autoscaler_v2"
+# Off, a node's address is 127.0.0.1 and its servers listen there alone. Read as Ray is imported, on every platform.
+BEYOND_THIS_HOST = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+TOKEN_FILE = Path(".ray", "auth_token")  # in the home folder; Ray makes it readable by everybody
 ACTOR_ERRORS = (UsageError, UnavailableError, WorkerDiedError)  # raised by a GpuActor itself
 
 
@@ -122,6 +126,8 @@ def connected(address: str) -> Generator[Cluster]:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     if address == LOCAL:
         os.environ.setdefault(NEWER_AUTOSCALER, "1")
+        os.environ.setdefault(BEYOND_THIS_HOST, "0")
+        keep_token_private(Path.home() / TOKEN_FILE)
     else:
         os.environ.setdefault("RAY_AUTH_MODE", "token")  # the default of a local cluster; read as Ray is imported
         os.environ.setdefault(TRIES, "2")
@@ -143,6 +149,19 @@ def connected(address: str) -> Generator[Cluster]:
         yield Cluster()
     finally:
         ray.shutdown()
+
+
+def keep_token_private(file: Path) -> None:
+    """Make the file of the token that a local cluster needs, or take it from others: who reads it may run code."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError), open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as made:
+            made.write(secrets.token_hex(32))
+        file.chmod(0o600)
+    except OSError as error:
+        raise UnavailableError(
+            f"--fleet local: cannot keep {file} from others ({error.strerror}); mend its rights"
+        ) from error
 
 
 def _ray() -> Any:
