@@ -35,6 +35,7 @@ TEXTS: dict[str, str] = {
     "no_reason": "no reason given",
     # How a trial ended.
     "died": "{how} in stage {stage!r}",
+    "killed": "{how} in stage {stage!r}, from outside; --resume tries it again",
     "in_quarantine": "not tried: in quarantine after {after} crashes or hangs",
     "gpu_lost_twice": "the GPU was lost in two tries: {how}",
     "refused_layout": "refused: {parts}",

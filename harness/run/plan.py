@@ -19,6 +19,7 @@ from harness.records.run_records import ImplRecord
 from harness.records.schema import RANKED, RowRecord
 
 EVERY_VARIANT = "all"
+KILLED = "killed"  # the code of the reason of a row whose worker was ended from outside, as by an OOM killer
 
 
 @dataclass(frozen=True)
@@ -115,9 +116,10 @@ def remaining(jobs: Iterable[Job], rows: Iterable[RowRecord]) -> list[Job]:
     """The jobs that are still to do after an earlier run wrote `rows`.
 
     A case that lacks any row is tried again on all implementations that passed, because ratios are formed only within
-    blocks that were interleaved; an implementation that failed is not tried again.
+    blocks that were interleaved; an implementation that failed is not tried again, unless its worker was KILLED.
     """
-    status = {(row.process, row.case.key, row.impl): row.status for row in rows if row.role == "impl"}
+    of_impls = [row for row in rows if row.role == "impl" and not (row.reason and row.reason.code == KILLED)]
+    status = {(row.process, row.case.key, row.impl): row.status for row in of_impls}
     unfinished: list[Job] = []
     for job in jobs:
         statuses = {name: status.get((job.process, job.case.key, name)) for name in job.impls}

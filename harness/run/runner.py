@@ -22,7 +22,7 @@ from harness.records.reasons import Reason
 from harness.records.schema import ConditionsRecord, RowRecord, Status
 from harness.records.settings import Settings
 from harness.run.compile_ahead import Task, task_of
-from harness.run.plan import Job, without_untimed
+from harness.run.plan import KILLED, Job, without_untimed
 from harness.run.process import FROM_OUTSIDE, Worker, WorkerDiedError
 from harness.run.progress import Display
 from harness.run.resolve import for_later_process
@@ -159,9 +159,10 @@ class Runner:
                     tried_again = True
                     self.progress.say(f"{death}; {job.case.key} goes on in a new one")
                 else:
-                    self._record_death(job, attempt, pending, "crashed", str(death))
+                    code = KILLED if death.signal in FROM_OUTSIDE else "died"
+                    self._record_death(job, attempt, pending, "crashed", code, str(death))
             except TimeoutError as silence:
-                self._record_death(job, attempt, pending, "timeout", str(silence))
+                self._record_death(job, attempt, pending, "timeout", "died", str(silence))
             pending = [name for name in pending if name not in attempt.finished]
 
     def _receive_until_done(self, worker: Worker, attempt: _Attempt) -> None:
@@ -213,7 +214,9 @@ class Runner:
         others = max(0, record.other_processes - self.background.processes)
         return record.model_copy(update={"other_processes": others})
 
-    def _record_death(self, job: Job, attempt: _Attempt, pending: list[str], status: Status, how: str) -> None:
+    def _record_death(
+        self, job: Job, attempt: _Attempt, pending: list[str], status: Status, code: str, how: str
+    ) -> None:
         """Close the dead worker, and write the row of the implementation that was running; of all, where none was."""
         self.close()
         if attempt.impl in attempt.finished:
@@ -225,7 +228,7 @@ class Runner:
         for name in blamed:
             self.hard_failures[name] += len(blamed) == 1
             attempt.finished[name] = status
-            self._write_failure(job, name, status, Reason("died", {"how": how, "stage": attempt.stage}))
+            self._write_failure(job, name, status, Reason(code, {"how": how, "stage": attempt.stage}))
 
     def _skip(self, job: Job, name: str) -> bool:
         """Write the row of an implementation that is missing or in quarantine; False where it has to be tried."""

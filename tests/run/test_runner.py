@@ -7,7 +7,7 @@ from harness.cases import NormCase
 from harness.cases.traffic import shortest_possible_us
 from harness.records.schema import Budget, ConditionsRecord, RowRecord, SelfTestRecord
 from harness.records.settings import Settings
-from harness.run.plan import Job
+from harness.run.plan import Job, remaining
 from harness.run.process import WorkerDiedError
 from harness.run.resolve import for_later_process
 from harness.run.runner import QUARANTINE_AFTER, Runner
@@ -214,7 +214,10 @@ def test_who_is_killed_from_outside_is_tried_once_more(kills, status):
     rest = [at_work("a"), done("a")] if status == "ok" else []
     last = [*rest, at_work("b"), done("b"), Done()]
     played = Played([Job(CASE, ("a", "b"))], *[killed] * kills, last).run()
-    assert [outcome[:2] for outcome in played.outcomes()] == [("a", status), ("b", "ok")]
+    how = None if status == "ok" else "the worker process was killed by SIGKILL in stage 'verify'"
+    tried_again = how and f"{how}, from outside; --resume tries it again"
+    assert played.outcomes() == [("a", status, tried_again), ("b", "ok", None)]
+    assert [job.impls for job in remaining([Job(CASE, ("a", "b"))], played.log.rows)] == ([("a", "b")] if how else [])
 
 
 def test_unwritten_contenders_are_retried_together():
