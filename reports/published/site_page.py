@@ -34,7 +34,7 @@ def render(sources: Sequence[Source], plan: Plan) -> str:
 
 
 def shared_once(data: Any) -> dict[str, Any]:
-    """The data with each text or list that repeats written once, in `shared`.
+    """The data without the texts and lists that repeat: they lie in `shared`.
 
     In its place stands a number below zero, `~place`; the data have no other such numbers. site.js undoes it.
     """

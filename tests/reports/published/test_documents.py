@@ -112,5 +112,5 @@ def test_what_is_missing_is_one_clear_line(checkout, path, words):
 
 def test_unknown_section_is_one_clear_line(checkout):
     (checkout / "docs/results.md").write_text("<!-- written: nothing -->\n<!-- end -->\n", "utf-8")
-    with pytest.raises(UsageError, match=r"no section 'nothing'; .* takes fastest, picture, runs"):
+    with pytest.raises(UsageError, match=r"no section 'nothing'; .* takes fastest, runs"):
         write_all(checkout=checkout)

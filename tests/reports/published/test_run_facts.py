@@ -94,7 +94,7 @@ def test_a_few_samples_that_waited_are_told_without_the_badge_of_waiting(tmp_pat
     assert found["why"] == why  # site.js has the badge where this starts with `waits`
 
 
-def test_what_repeats_is_written_once_and_found_again():
+def test_what_repeats_is_shared_and_found_again():
     again = ["triton-inhouse", ["1.00", None]]
     data = {
         "runs": [again, {"entry": list(again)}],
@@ -111,7 +111,7 @@ def test_what_repeats_is_written_once_and_found_again():
         return [unpack(inner) for inner in value] if isinstance(value, list) else value
 
     assert unpack(packed["data"]) == data
-    assert json.dumps(packed).count("triton-inhouse") == json.dumps(packed).count("1.00") == 1
+    assert not {"triton-inhouse", "1.00"} & set(json.dumps(packed["data"]).split('"'))
 
 
 def test_words_tell_cases_apart():
