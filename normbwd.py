@@ -2,6 +2,7 @@
 
     rms_norm, layer_norm     norms for a model, with the in-house backward
     norm_backward            that backward alone
+    release_memory           frees what its kernels keep between calls
     NormCase, Inputs, Grads  what an adapter is given and returns
     bench                    `normbwd bench` from Python
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from harness.cases import Grads, Inputs, NormCase
     from impls.inhouse.backward import norm_backward
+    from impls.inhouse.bound import release_memory
     from impls.inhouse.model import layer_norm, rms_norm
 
 __all__ = [
@@ -30,6 +32,7 @@ __all__ = [
     "bench",
     "layer_norm",
     "norm_backward",
+    "release_memory",
     "rms_norm",
 ]
 MODULES = {
@@ -38,6 +41,7 @@ MODULES = {
     "NormCase": "harness.cases",
     "layer_norm": "impls.inhouse.model",
     "norm_backward": "impls.inhouse.backward",
+    "release_memory": "impls.inhouse.bound",
     "rms_norm": "impls.inhouse.model",
 }
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from . import bound
+from .checks import IS_CHECKED, between_marks
 from .device import gpu_of, name_of
 from .launch import Launch
 from .problem import LAUNCHES, SM_MARGIN, Dtype, Problem, margin_of_environment
@@ -125,6 +126,8 @@ def _decided(
         with torch.cuda.device_of(x):  # Triton launches on the current device; this does nothing for a CPU tensor
             tensors = CallTensors(gradients, dy, x, weight, mean, rstd, zero_centred, rowwise)
             calls = launch.calls(tensors)
+            if IS_CHECKED and x.is_cuda:
+                calls = between_marks(calls, x.device)
             kernels = [call.start() for call in calls]
         if kind == "with extras":
             given, outputs = (*given, *extras.tensors), gradients.shaped(shape)

@@ -24,6 +24,7 @@ from triton.compiler import CompiledKernel
 from triton.runtime.jit import JITFunction
 
 from . import graph_memory, workspace
+from .checks import IS_CHECKED
 from .device import allocate, current_device, current_stream, is_capturing, make_guards
 from .launch import KernelCall
 
@@ -61,9 +62,12 @@ class BoundCall:
     lasting: list[torch.Tensor]  # memory of the stream, to which constants point
     hooks: list[list[Any]]
     settings: tuple[dict[str, Any], dict[str, Any]]
+    owner: workspace.Owner | None  # of the stream, where it is not torch's own, whose streams are never destroyed
 
     def disturbed(self) -> bool:
-        """Whether a profiler listens to launches, or Triton's settings are others than when this was bound."""
+        """Whether a profiler listens, Triton's settings are others, or the stream's handle is another stream by now."""
+        if self.owner is not None and self.owner != workspace.owner(self.lasting[-1].device):
+            return True
         return any(self.hooks) or self.settings != (vars(knobs.runtime), vars(knobs.compilation))
 
     def start(self, addresses: list[int], stream: int) -> list[torch.Tensor | None] | None:
@@ -175,7 +179,7 @@ def keep(
     """Keep for `restart` what was launched with these tensors, if it is sure to be the same again."""
     first = inputs[0]
     assert first is not None
-    if not first.is_cuda or is_capturing():
+    if not first.is_cuda or is_capturing() or IS_CHECKED:
         return
     call = bind(calls, compiled, inputs, outputs, scratch)
     if workspace.grown or len(_kept) >= MOST_KEPT:
@@ -194,6 +198,17 @@ def forget() -> None:
     """Drop all that is kept; every call goes the ordinary way once more."""
     _kept.clear()
     _recent.clear()
+
+
+def release_memory() -> dict[str, int]:
+    """Free the memory that the in-house kernels keep between calls; return its bytes, by kind.
+
+    These are the words by which programs wait, the partials of the largest call of each stream, and what is kept for
+    CUDA graphs. What living graphs use stays. The next call of each kind goes the ordinary way and makes it anew. Call
+    it before memory is discarded behind torch's back, as sleep modes do.
+    """
+    forget()
+    return workspace.release() | graph_memory.release()
 
 
 graph_memory.when_short.append(forget)  # on the ordinary way memory is prepared
@@ -255,7 +270,10 @@ def bind(
         starts.append((kernel.run, x, y, z, kernel.function, kernel.packed_metadata, _picker(picked)))
     memory = [None if each is None else (tuple(each.shape), each.stride(), each.dtype) for each in allocated]
     settings = dict(vars(knobs.runtime)), dict(vars(knobs.compilation))
-    return BoundCall(compiled, starts, memory, len(outputs), constants, lasting, hooks, settings)
+    stream = torch.cuda.current_stream(device)
+    is_external = stream.cuda_stream != 0 and stream.stream_id == stream.cuda_stream
+    owner = workspace.owner(device) if is_external else None
+    return BoundCall(compiled, starts, memory, len(outputs), constants, lasting, hooks, settings, owner)
 
 
 def _picker(places: list[int | tuple[int, ...]]) -> Callable[[list[Any]], tuple[Any, ...]]:

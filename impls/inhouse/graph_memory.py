@@ -10,8 +10,9 @@ serves another, as it is: nothing in it is ever reset.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from threading import Lock
@@ -21,6 +22,7 @@ import torch
 
 RESERVE_WORDS = 1 << 17  # of 8 bytes: 1 MiB
 FEWEST_PIECES = 16  # that a reserve has when it is made
+RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
 LINE_WORDS = 16  # no two pieces share a line of 128 bytes
 
 
@@ -53,8 +55,13 @@ def outside_of_pools(make: Callable[[], torch.Tensor]) -> torch.Tensor:
 
     What this thread allocates may go to the pool of a graph (torch.compile's, as it warms up), where nothing may stay.
     """
+
+    def beside() -> torch.Tensor:
+        with beside_captures():
+            return make()
+
     with ThreadPoolExecutor(1) as thread:
-        return thread.submit(make).result()
+        return thread.submit(beside).result()
 
 
 def prepare(device: torch.device, size: int) -> None:
@@ -72,6 +79,19 @@ def prepare(device: torch.device, size: int) -> None:
     with _lock:
         if device not in _reserves or _reserves[device].numel() < _lines(size):
             _reserves[device] = outside_of_pools(make)
+
+
+def release() -> dict[str, int]:
+    """Give back what no capture has taken, and what those of graphs that are gone had; return the bytes.
+
+    A later capture clears memory by itself, until an eager call has prepared some.
+    """
+    with _lock:
+        free = [each for each in _pieces if is_posted(each.gone)]
+        released = sum(memory.nbytes for memory in (*_reserves.values(), *(each.memory for each in free)))
+        _reserves.clear()
+        _pieces[:] = [each for each in _pieces if each not in free]
+    return {"graphs": released}
 
 
 def piece(device: torch.device, size: int) -> torch.Tensor:
@@ -125,6 +145,7 @@ def driver() -> tuple[ctypes.CDLL, ctypes.CDLL] | None:
     try:
         cuda, c = ctypes.CDLL("libcuda.so.1"), ctypes.CDLL(None)
         calls = cuda.cuStreamGetCaptureInfo_v2, cuda.cuUserObjectCreate, cuda.cuGraphRetainUserObject
+        calls = *calls, cuda.cuStreamGetId, cuda.cuThreadExchangeStreamCaptureMode
         c.calloc.restype = ctypes.c_void_p
         return (cuda, c) if all((*calls, c.sem_init, c.sem_post, c.sem_trywait, c.sem_getvalue)) else None
     except (OSError, AttributeError):
@@ -140,6 +161,28 @@ def capture_of(stream: int) -> Capture | None:
     outputs = ctypes.byref(status), ctypes.byref(number), ctypes.byref(graph)
     failed = libraries[0].cuStreamGetCaptureInfo_v2(ctypes.c_void_p(stream), *outputs, None, None)
     return None if failed or not graph.value else Capture(number.value, graph.value)
+
+
+def number_of(stream: int) -> int | None:
+    """The number of a stream, which no other one of the process ever has; None where the driver does not say."""
+    libraries, number = driver(), ctypes.c_uint64()
+    failed = libraries is None or libraries[0].cuStreamGetId(ctypes.c_void_p(stream), ctypes.byref(number))
+    return None if failed else number.value
+
+
+@contextmanager
+def beside_captures() -> Iterator[None]:
+    """Let this thread allocate, wait and load kernels while others capture, whose captures that would break else."""
+    libraries, mode = driver(), ctypes.c_int(RELAXED)
+    exchange = None if libraries is None else libraries[0].cuThreadExchangeStreamCaptureMode
+    if not torch.cuda.is_initialized() or torch.cuda.is_current_stream_capturing():
+        exchange = None
+    is_changed = exchange is not None and not exchange(ctypes.byref(mode))
+    try:
+        yield
+    finally:
+        if exchange is not None and is_changed:
+            exchange(ctypes.byref(mode))
 
 
 def post_when_gone(graph: int, posted: int | None = None) -> int | None:

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from impls.inhouse import backward, bound, graph_memory, workspace
+from impls.inhouse import backward, bound, checks, graph_memory, workspace
 from impls.inhouse.backward import backward_with_extras, norm_backward
 from impls.inhouse.launch import KernelCall
 from impls.inhouse.model import forward, rms_norm
@@ -85,6 +85,7 @@ class FakeDevice:
 
     def __init__(self):
         self.stream, self.current, self.capturing = 11, None, False
+        self.stream_id, self.number = 3, 1  # torch's own number, which is the handle of a stream that is not torch's
         self.ordinary, self.started, self.allocated = [], [], []
         self.launch = FakeLaunch(self)
 
@@ -103,12 +104,15 @@ def gpu(request, monkeypatch):
         monkeypatch.setattr(torch.Tensor, name, value, raising=False)
     for module, replaced in {
         torch.cuda: {
-            "current_stream": lambda device: SimpleNamespace(cuda_stream=fake.stream),
+            "current_stream": lambda device: SimpleNamespace(cuda_stream=fake.stream, stream_id=fake.stream_id),
             "is_current_stream_capturing": lambda: fake.capturing,
             "stream": contextlib.nullcontext,
             "device_of": contextlib.nullcontext,
         },
-        graph_memory: {"piece": lambda device, size: torch.zeros(size, dtype=torch.int64)},
+        graph_memory: {
+            "piece": lambda device, size: torch.zeros(size, dtype=torch.int64),
+            "number_of": lambda handle: fake.number,
+        },
         bound: {
             "CompiledKernel": FakeCompiled,
             "current_stream": lambda index: fake.stream,
@@ -379,6 +383,34 @@ def test_inputs_at_one_address_make_another_call(gpu):
     call = shared("dy", "dres")
     call.options["dres"] = call.tensors["dy"].as_strided((ROWS, COLS), (0, 1))  # otherwise not alike
     assert not is_kept(gpu, call)
+
+
+def test_a_handle_that_another_stream_has_by_now_keeps_nothing(gpu):
+    """Of streams that are not torch's, which never destroys its own."""
+    gpu.stream_id = gpu.stream
+    warm(gpu)
+    assert is_kept(gpu, Call())
+    gpu.number = 2
+    assert not is_kept(gpu, Call())
+    assert is_kept(gpu, Call())
+
+
+def test_nothing_is_kept_of_what_is_released(gpu):
+    warm(gpu)
+    assert bound.release_memory()["words"] > 0
+    assert not any(bound.release_memory().values())
+    assert not is_kept(gpu, Call())
+    assert is_kept(gpu, Call())
+
+
+def test_nothing_is_kept_where_every_launch_is_looked_at(gpu, monkeypatch):
+    monkeypatch.setattr(bound, "IS_CHECKED", True)
+    monkeypatch.setattr(backward, "IS_CHECKED", True)
+    monkeypatch.setattr(checks, "take", FakeKernel("take", gpu, ["word"]))
+    monkeypatch.setattr(checks, "free", FakeKernel("free", gpu, ["word"]))
+    for _ in range(2):
+        Call()()
+    assert gpu.ordinary == 2 * ["take", "kernel 0", "free"]
 
 
 @pytest.mark.parametrize("what", ["partials", "words"])

@@ -44,6 +44,7 @@ def cuda(monkeypatch):
     )
     monkeypatch.setattr(graph_memory, "torch", stand_in)
     monkeypatch.setattr(graph_memory, "driver", lambda: (None, None))
+    monkeypatch.setattr(graph_memory, "beside_captures", contextlib.nullcontext)
     monkeypatch.setattr(graph_memory, "capture_of", lambda stream: fake.capture)
     monkeypatch.setattr(graph_memory, "post_when_gone", lambda graph, posted: fake.reused.append(posted) or graph)
     monkeypatch.setattr(graph_memory, "is_posted", lambda semaphore: semaphore in fake.gone)
@@ -125,6 +126,17 @@ def test_a_reserve_that_is_used_up_is_made_anew(cuda):
     assert len(cuda.made) == 3
 
 
+def test_what_no_living_graph_has_is_released(cuda):
+    prepare(CUDA, 10)
+    first, second = captured(cuda, 1), captured(cuda, 2)
+    cuda.gone.add(1001)
+    whole = 8 * graph_memory.RESERVE_WORDS
+    assert graph_memory.release() == {"graphs": whole - second.nbytes}
+    assert captured(cuda, 2).data_ptr() == second.data_ptr()
+    assert not overlap(captured(cuda, 3), first)
+    assert cuda.made[1:] == [10]  # cleared by the graph
+
+
 def test_what_lasts_is_made_in_another_thread():
     """A thread's allocations may be directed to the pool of a graph."""
     threads = []
@@ -139,7 +151,7 @@ class FakeDriver:
     """What is asked of NVIDIA's driver: captures, and objects that a graph destroys with itself."""
 
     def __init__(self, *, refuses=()):
-        self.refuses, self.objects, self.retained = refuses, {}, {}
+        self.refuses, self.objects, self.retained, self.mode = refuses, {}, {}, 0
 
     def cuUserObjectCreate(self, created, data, destroy, references, flags):
         assert (references, flags) == (1, 1)
@@ -151,6 +163,14 @@ class FakeDriver:
         assert (references, flags) == (1, 1)
         self.retained[graph.value] = kept.value
         return "retain" in self.refuses
+
+    def cuStreamGetId(self, stream, number):
+        number._obj.value = 10 + (stream.value or 0)
+        return "number" in self.refuses
+
+    def cuThreadExchangeStreamCaptureMode(self, mode):
+        self.mode, mode._obj.value = mode._obj.value, self.mode
+        return 0
 
     def destroy(self, graph):
         data, function = self.objects[self.retained[graph]]
@@ -181,3 +201,24 @@ def test_a_graph_of_which_cuda_tells_nothing_keeps_its_piece(monkeypatch, call):
     monkeypatch.setattr(graph_memory, "driver", lambda: (FakeDriver(refuses=(call,)), c_library()))
     assert post_when_gone(4096) is None
     assert not is_posted(None)
+
+
+def test_the_number_of_a_stream_is_cudas(monkeypatch):
+    monkeypatch.setattr(graph_memory, "driver", lambda: (FakeDriver(), c_library()))
+    assert (graph_memory.number_of(0), graph_memory.number_of(7)) == (10, 17)
+    monkeypatch.setattr(graph_memory, "driver", lambda: (FakeDriver(refuses=("number",)), c_library()))
+    assert graph_memory.number_of(7) is None
+
+
+def test_another_threads_capture_is_not_broken(monkeypatch):
+    """What is unsafe beside a capture is allowed for as long as a launch takes, but to a thread that captures."""
+    fake = FakeDriver()
+    monkeypatch.setattr(graph_memory, "driver", lambda: (fake, c_library()))
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    with graph_memory.beside_captures():
+        assert fake.mode == graph_memory.RELAXED
+    assert fake.mode == 0
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    with graph_memory.beside_captures():
+        assert fake.mode == 0

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from impls.inhouse import graph_memory
 from impls.inhouse import workspace as module
 from impls.inhouse.workspace import FIXED_WORDS, arrival_words, workspace
 
@@ -15,11 +16,14 @@ class FakeCuda:
     """What workspace.py asks of torch.cuda: the current stream of a device, and whether it is captured."""
 
     def __init__(self):
-        self.stream = 7
+        self.stream, self.number = 7, 1
         self.capturing = False
 
     def current_stream(self, device):
         return SimpleNamespace(cuda_stream=self.stream)
+
+    def number_of(self, handle):
+        return self.number
 
     def is_current_stream_capturing(self):
         return self.capturing
@@ -30,6 +34,7 @@ def cuda(monkeypatch):
     fake = FakeCuda()
     for name in ("current_stream", "is_current_stream_capturing"):
         monkeypatch.setattr(torch.cuda, name, getattr(fake, name))
+    monkeypatch.setattr(graph_memory, "number_of", fake.number_of)
     monkeypatch.setattr(module, "_by_stream", {})
     return fake
 
@@ -78,6 +83,31 @@ def test_another_stream_has_another(cuda):
     assert same(first, use(10))
     cuda.stream = 8
     assert same(second, use(10))
+
+
+def test_another_stream_of_the_same_handle_has_another(cuda):
+    """The first may be destroyed with launches under way, and CUDA gives its handle again."""
+    first = use(10)
+    cuda.number = 2
+    assert not same(first, use(10))
+
+
+def test_a_handle_of_several_streams_is_refused(cuda):
+    cuda.stream = 2
+    with pytest.raises(ValueError, match="cudaStreamPerThread"):
+        use(10)
+
+
+def test_what_is_released_is_counted_and_made_anew():
+    first = use(10)
+    first[0][0] = 7
+    kept = module.of_stream(CPU, 1000)
+    assert module.release() == {"words": 8 * (FIXED_WORDS + 10), "partials": 1000}
+    assert module.release() == {"words": 0, "partials": 0}
+    again = use(10)
+    assert not same(first, again)
+    assert not again[0].any()
+    assert kept[1].numel() == 1000
 
 
 def test_a_captured_launch_has_its_own(cuda):
