@@ -6,11 +6,13 @@ import importlib.util
 import os
 import re
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import yaml
 
 from harness.cases import NormCase, make_inputs
 from harness.cases.input_kinds import INPUT_KINDS
@@ -35,12 +37,14 @@ def load(name):
     return module
 
 
-WORKFLOWS = sorted([*EXAMPLES.glob("github-*.yml"), *(EXAMPLES.parent / ".github/workflows").glob("*.yml")])
+ACTION = EXAMPLES.parent / "action.yml"
+WORKFLOWS = sorted([*EXAMPLES.glob("github-*.yml"), *(EXAMPLES.parent / ".github/workflows").glob("*.yml"), ACTION])
+OWN = "OWNER/normbwd@REVISION"
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
 def test_actions_are_pinned_by_hash(path):
-    used = re.findall(r"uses: (\S+)", path.read_text("utf-8"))
+    used = set(re.findall(r"uses: (\S+)", path.read_text("utf-8"))) - {OWN}
     assert used
     assert [action for action in used if not re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", action)] == []
 
@@ -48,13 +52,52 @@ def test_actions_are_pinned_by_hash(path):
 def test_code_of_a_pull_request_never_runs_beside_a_token():
     """What it writes into GITHUB_ENV or onto the path is read by the later steps of its job."""
     measure, comment = ((EXAMPLES / f"github-{name}.yml").read_text("utf-8") for name in ("actions", "comment"))
+    assert f"uses: {OWN} " in measure
+    measure += ACTION.read_text("utf-8")
     assert re.search(r"^permissions:\n  contents: read\n\n", measure, re.MULTILINE)
     assert not re.search(r"token|secrets|\bgh |pull_request_target|: write", measure.partition("\nname:")[2])
     assert "persist-credentials: false" in measure
     assert not re.search(r"checkout|normbwd (?!\()|python|pip|found/(?!comment\.md)", comment.partition("\njobs:")[2])
-    (named,) = re.findall(r"^name: (\S+)$", measure, re.MULTILINE)
+    named, _ = re.findall(r"^name: (\S+)$", measure, re.MULTILINE)
     assert f"workflows: [{named}]" in comment
     assert "github.event.workflow_run.head_sha" in comment
+
+
+STEPS = yaml.safe_load(ACTION.read_text("utf-8"))["runs"]["steps"]
+
+
+def test_no_input_of_the_action_is_part_of_a_script():
+    """A name with a quote in it would else be run."""
+    assert [step["name"] for step in STEPS if "${{" in step.get("run", "")] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("fault", "code", "says"), [("", 3, "right 1 of 1"), ("1.01 * ", 1, "right 0 of 1")])
+def test_the_action_leaves_a_comment_and_a_code(tmp_path, fault, code, says):
+    """Its scripts run as a runner runs them, but for the installation; on a CPU no time is ranked."""
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    adapter, text = repository / "my_norm.py", (EXAMPLES / "my_norm.py").read_text("utf-8")
+    git = ("git", "-C", str(repository), "-c", "user.name=a", "-c", "user.email=a@b")
+    for message, written in (("base", text), ("head", text.replace("dx = rstd", f"dx = {fault}rstd"))):
+        adapter.write_text(written + f"\n# {message}\n", "utf-8")
+        for command in (("init", "-q"), ("add", "."), ("commit", "-q", "-m", message)):
+            subprocess.run([*git, *command], check=True)
+    given = {"adapter": "my_norm.py", "impls": "my-norm", "shapes": "16x64", "base": "HEAD^1", "gate": ""}
+    given |= {"options": "--norm rms --device cpu --quick", "strict": "true"}
+    output, codes = tmp_path / "output", []
+    runner = {"RUNNER_TEMP": str(tmp_path), "GITHUB_OUTPUT": str(output), "GITHUB_STEP_SUMMARY": os.devnull}
+    runner["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    for step in STEPS[1:]:
+        if "run" in step:
+            env = os.environ | runner
+            for name, value in step["env"].items():
+                asked = re.search(r"inputs\.(\w+)", value)
+                env[name] = given[asked[1]] if asked else output.read_text().strip().removeprefix("code=")
+            command = ("bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"])
+            codes.append(subprocess.run(command, cwd=repository, env=env, check=False).returncode)
+    assert codes == [0, 0, code]
+    assert says in (tmp_path / "normbwd-run/comment.md").read_text("utf-8").splitlines()[0]
 
 
 @pytest.mark.parametrize("kind", [kind.name for kind in INPUT_KINDS.values() if kind.only in ("any", "weight")])
