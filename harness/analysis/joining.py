@@ -254,7 +254,7 @@ def _too_coarse(joined: Mapping[tuple[str, Role], Joined]) -> frozenset[int]:
     """The processes that cannot rank the fastest implementation where another can; empty where none can, or all."""
     passed = [each for (_, role), each in joined.items() if role == "impl" and each.status in RANKED]
     t0_us = {process: each.t0_us.get(process, 0.0) for each in passed for process in each.timing_by_process}
-    if len(t0_us) < 2:
+    if len(set(t0_us.values())) < 2:
         return frozenset()
     undoubted = [replace(each, rows=tuple(row for row in each.rows if _doubt(row) is None)) for each in passed]
     fastest_us = min((each.median_us for each in undoubted if each.median_us is not None), default=math.inf)

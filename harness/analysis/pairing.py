@@ -92,6 +92,8 @@ def _why_apart(one: Timing, two: Timing) -> Reason | None:
 
 
 def _pair(process: int, base: Timing, other: Timing) -> Paired:
+    if base.blocks == other.blocks == sorted(base.blocks):  # of nearly all
+        return Paired(process, tuple(base.samples_us), tuple(other.samples_us))
     base_us, other_us = (dict(zip(timing.blocks, timing.samples_us, strict=True)) for timing in (base, other))
     common = sorted(base_us.keys() & other_us.keys())
     return Paired(process, tuple(base_us[block] for block in common), tuple(other_us[block] for block in common))
