@@ -106,6 +106,13 @@ def configs(case: NormCase) -> dict[str, dict[str, Any]]:
     return {"default": default.as_fields()} | {other.difference(default): other.as_fields() for other in others}
 
 
+def release() -> None:
+    """Free what the kernels keep between calls, which the next case then counts as its own."""
+    from .inhouse.bound import release_memory
+
+    release_memory()
+
+
 def prepare(inputs: Inputs, config: Mapping[str, Any] | None = None) -> Callable[[], Grads]:
     """The kernels take the statistics that this project's own forward saves of each row; nothing else is saved.
 

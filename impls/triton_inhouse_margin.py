@@ -28,6 +28,9 @@ def notes(case: NormCase, sm_margin: int) -> list[str]:  # noqa: ARG001  alike f
     return [f"leaves {sm_margin} multiprocessors to other kernels"]
 
 
+release = triton_inhouse.release
+
+
 def prepare(inputs: Inputs, sm_margin: int) -> Callable[[], Grads]:
     """As triton-inhouse; raises UnsupportedError on a device that has no more multiprocessors."""
     from .inhouse.device import gpu_of

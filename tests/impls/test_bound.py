@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from impls import triton_inhouse
 from impls.inhouse import backward, bound, checks, graph_memory, workspace
 from impls.inhouse.backward import backward_with_extras, norm_backward
 from impls.inhouse.launch import KernelCall
@@ -399,6 +400,9 @@ def test_nothing_is_kept_of_what_is_released(gpu):
     warm(gpu)
     assert bound.release_memory()["words"] > 0
     assert not any(bound.release_memory().values())
+    assert not is_kept(gpu, Call())
+    assert is_kept(gpu, Call())
+    triton_inhouse.release()
     assert not is_kept(gpu, Call())
     assert is_kept(gpu, Call())
 
