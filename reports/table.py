@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
@@ -18,14 +18,14 @@ Kind = Literal["text", "number"]
 class Cell:
     """The text of a cell, the figure behind it, the status that it shows, and details that a reader may ask for.
 
-    `kind` of the last cell of a row is the standing of what the row is about.
+    `about` of the last cell of a row has what the row is about, by which a browser filters and colours it.
     """
 
     text: str
     key: float | None = None
     status: Status | None = None
     why: tuple[str, ...] = ()
-    kind: str = ""
+    about: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parents[1] / "templates"
 MOST_PICTURES = 6  # within the page, each of which takes a second
-WHY = dict.fromkeys(("failed", "absent", "unranked"), "reason")  # by standing: what its details begin with
+HAVE_REASONS = ("failed", "absent", "unranked")  # the standings of which the reason is asked for
 # The columns that a row is filtered by. Cases stand under one head or another, by what tells them apart.
 FILTERED = {"norm": "norm", "impl": "impl", "case": "case", "inputs": "case", "kind": "case"}
 
@@ -70,7 +70,15 @@ def results_table(comparison: Comparison) -> Table:
     """A row for every implementation on every case; its last cell has reason, errors, kernels and notes in full."""
     rows = [row for row in columns.rows_of(comparison) if row.entry]
     filled = columns.table_of(columns.HTML, rows)
-    why = [Cell(WHY.get(e.standing, "more"), why=_why(e), kind=e.standing) for row in rows if (e := row.entry)]
+    why = [
+        Cell(
+            "reason" if entry.standing in HAVE_REASONS else "more",
+            why=_why(entry),
+            about={"impl": entry.impl, "standing": entry.standing},
+        )
+        for row in rows
+        if (entry := row.entry)
+    ]
     cells = tuple((*cells, more) for cells, more in zip(filled.rows, why, strict=True))
     return replace(filled, headings=(*filled.headings, *left("why")), rows=cells)
 
@@ -131,9 +139,7 @@ def _marks(table: Table, row: Sequence[Cell]) -> dict[str, str]:
     filters = {FILTERED[head]: cell.text for head, cell in named if head in FILTERED}
     if "norm" not in filters and (norm := re.split(r"\W", filters.get("case", ""))[0]) in get_args(Norm):
         filters["norm"] = norm  # which the name of a case begins with
-    if row[-1].kind:
-        filters["standing"] = row[-1].kind
-    return {f"data-{name}": text for name, text in filters.items()}
+    return {f"data-{name}": text for name, text in (filters | dict(row[-1].about)).items()}
 
 
 def _why(entry: Entry) -> tuple[str, ...]:
@@ -173,8 +179,13 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["code"] = _code
-    environment.filters["anchor"] = lambda title: re.sub(r"\W+", "-", title.lower())
+    environment.filters["anchor"] = _anchor
     return environment
+
+
+def _anchor(title: str) -> str:
+    """A title as the name of a place on the page."""
+    return re.sub(r"\W+", "-", title.lower())
 
 
 def _code(text: str) -> Markup:

@@ -64,7 +64,7 @@ def summary(outcomes: Sequence[Outcome]) -> Section:
     """A line an implementation: in how many cases it came out how, its worst class, and its determinism."""
     impls = by_impl(outcomes)
     counts = {impl: tally(of_impl) for impl, of_impl in impls.items()}
-    statuses = [s for s in matrix.WORDS if s in ALWAYS or any(counted[s] for counted in counts.values())]
+    statuses: list[Status] = [s for s in matrix.WORDS if s in ALWAYS or any(counted[s] for counted in counts.values())]
     rows = [
         [
             impl,

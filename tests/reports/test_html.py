@@ -60,6 +60,9 @@ def test_each_implementation_has_a_row_on_each_case(run):
     comparison = compare(run())
     page = Page(page_of(run))
     expected = results_table(comparison).rows
+    rows = [attributes for tag, attributes in page.tags if tag == "tr" and "data-standing" in attributes]
+    entries = [(entry.impl, entry.standing) for case in comparison.cases for entry in case.entries]
+    assert [(of["data-impl"], of["data-standing"]) for of in rows] == entries
     assert len(page.cells) == len(expected) == sum(len(case.entries) for case in comparison.cases)
     for cells, made in zip(page.cells, expected, strict=True):
         assert [text for text, _ in cells[:-1]] == [cell.text for cell in made[:-1]]
