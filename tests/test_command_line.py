@@ -21,13 +21,14 @@ from harness.engine_version import ENGINE_VERSION
 from harness.errors import UnavailableError, UsageError
 from harness.fleet import preview
 from harness.fleet.preview import Durations
+from harness.git import GitError
 from harness.interrupts import Interrupts
 from harness.records.file import ResultsFile, load
 from harness.records.reasons import Reason
 from harness.records.run_records import ImplRecord
 from harness.records.schema import Budget, Check, ConditionsRecord, SelfTestRecord
 from harness.records.settings import Settings
-from harness.run import listing, opening, process, session
+from harness.run import listing, opening, process, provenance, session
 from harness.run.invocation import Invocation
 from harness.run.process import WorkerDiedError
 from harness.run.progress import Display
@@ -766,6 +767,16 @@ def test_what_changed_since_a_run_began_is_named(workers, folder, capsys):
         "error: --resume: since run/results.jsonl began, gone went from 1 to absent, torch went from 2.11.0 to 2.12.0, "
         "torch_norm.py changed; put it back as it was, or start a new run"
     )
+
+
+def test_a_run_says_aloud_that_git_refuses_to_tell_its_revision(workers, monkeypatch, capsys):
+    def refuse(checkout):
+        raise GitError("fatal: detected dubious ownership")
+
+    monkeypatch.setattr(provenance, "_revision", refuse)
+    typed("bench --shapes 4x8 --norm rms --out run")
+    assert "\nno revision of normbwd is recorded: fatal: detected dubious ownership\n" in f"\n{capsys.readouterr().err}"
+    assert load(Path("run/results.jsonl")).run.revision is None
 
 
 def test_other_revisions_cannot_be_mixed_into_a_comparison(workers):

@@ -24,6 +24,7 @@ from harness.run.compile_ahead import Task, tasks_of
 from harness.run.invocation import Invocation
 from harness.run.opening import RUNS, claimed
 from harness.run.progress import Display
+from harness.run.provenance import why_no_revision
 from harness.run.resolve import check
 from harness.run.session import InterruptedRun, Planned, closing_with_end_record, open_results, plan_run
 
@@ -43,6 +44,8 @@ def bench(invocation: Invocation, display: Display) -> list[Path]:
     """
     check(invocation)
     assert invocation.fleet is not None, "only called with --fleet"
+    if why := why_no_revision():
+        display.say(f"no revision of normbwd is recorded: {why}")
     with connected(invocation.fleet) as cluster:
         return bench_on(cluster, invocation, display)
 

@@ -18,9 +18,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import reduce
+from io import BufferedReader
 from itertools import count
 from pathlib import Path
-from typing import IO, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -246,7 +247,7 @@ def lines_of(path: Path, torn: bool = False) -> list[bytes]:
     return lines[:-1] if torn and lines and not lines[-1].endswith(b"\n") else lines
 
 
-def _within_limits(stream: IO[bytes], path: Path) -> Iterator[bytes]:
+def _within_limits(stream: BufferedReader | bz2.BZ2File | gzip.GzipFile, path: Path) -> Iterator[bytes]:
     """The lines of a stream, of which no more is unpacked than the limits allow."""
     size = 0
     for number in count(1):

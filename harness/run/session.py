@@ -32,7 +32,7 @@ from harness.run.invocation import Invocation
 from harness.run.plan import Job, cells, plan, plan_verification, select, with_torch
 from harness.run.process import LocalWorker, Worker, start_worker
 from harness.run.progress import Display
-from harness.run.provenance import device_record, own_revision
+from harness.run.provenance import device_record, own_revision, why_no_revision
 from harness.run.resolve import check, contexts_left_out, resolved, selftests_on
 from harness.run.runner import Runner
 from harness.sanitizer import check as sanitizer
@@ -78,6 +78,8 @@ def bench(
     check(invocation)
     if invocation.sanitizer:
         sanitizer.find()  # raises where it is absent
+    if why := why_no_revision():
+        display.say(f"no revision of normbwd is recorded: {why}")
     with tempfile.TemporaryDirectory(prefix="normbwd-") as folder:
         log = Path(folder) / "worker.log"
         display.say("starting a worker")
