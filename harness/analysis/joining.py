@@ -59,7 +59,7 @@ class Joined:
     @cached_property
     def status(self) -> Status:
         """The gravest status of any process; nondeterministic where only the processes differ from each other."""
-        gravest = min((row.status for row in self.rows), key=GRAVEST_FIRST.index)
+        gravest: Status = min((row.status for row in self.rows), key=GRAVEST_FIRST.index)
         return "nondeterministic" if gravest == "ok" and any(self._other_bits) else gravest
 
     @cached_property

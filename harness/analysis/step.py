@@ -51,9 +51,11 @@ def every_context(comparison: Comparison) -> tuple[Comparison, ...]:
 def training_step(comparison: Comparison) -> list[StepRow]:
     """A row for each implementation that was timed, norm by norm, best in the cold context first."""
     contexts = every_context(comparison)
-    norms = dict.fromkeys(case.case.norm for case in comparison.cases)
+    norms: dict[Norm, None] = dict.fromkeys(case.case.norm for case in comparison.cases)
     means = [mean for context in contexts for mean in context.summary.geomeans]
-    timed = dict.fromkeys((norm, mean.impl) for norm in norms for mean in means if mean.norm == norm)
+    timed: dict[tuple[Norm, str], None] = dict.fromkeys(
+        (norm, mean.impl) for norm in norms for mean in means if mean.norm == norm
+    )
     return [
         StepRow(impl, norm, tuple(_cell(comparison, context, impl, norm) for context in contexts))
         for norm, impl in timed
@@ -145,7 +147,7 @@ def _spender(impl: str, called: Mapping[str, Calls], t0_us: float) -> Spender:
     whole = {model: [entry for entry in entries if entry] for model, entries in used.items() if None not in entries}
     bits = {entry.other_bits for entries in whole.values() for entry in entries}
     with_torch = {model for model, entries in whole.items() if any(entry.impl != impl for entry in entries)}
-    worst = next((where for where in GRAVEST_BITS if where in bits), None)
+    worst: OtherBits | None = next((where for where in GRAVEST_BITS if where in bits), None)
     return Spender(impl, *_spent(called, time, t0_us), frozenset(with_torch), worst)
 
 

@@ -6,19 +6,23 @@ nothing here. An implementation that is wrong or not deterministic fails before 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from harness.analysis.joining import JoinedCase, by_case, untested
-from harness.analysis.verdicts import Verdict
+from harness.analysis.joining import Joined, JoinedCase, band, by_case, comparable, impl_is, ratio, untested
+from harness.analysis.statistics import IncomparableError, Ratio
+from harness.analysis.verdicts import Outcome, Verdict
 from harness.cases import NormCase
 from harness.errors import UsageError, name_hint
-from harness.gate.claims import judge_claim
 from harness.gate.limits import Claim, Limits, Regression
 from harness.gate.regressions import judge_regression
 from harness.records.contexts import HOST
 from harness.records.file import Results
 from harness.records.reasons import Reason
+from harness.records.schema import RANKED, Status
+
+NOT_TRIED: tuple[Status, ...] = ("missing", "unsupported")
 
 
 def only(files: Sequence[Results]) -> Results:
@@ -89,7 +93,71 @@ def judge_one(cases: Mapping[NormCase, JoinedCase] | None, limit: Claim | Regres
     """A verdict for one limit on each of these cases that it fits, and a regression's on the geometric mean."""
     if cases is None:  # the run did not measure the context
         return []
-    return judge_claim(cases, limit) if isinstance(limit, Claim) else judge_regression(cases, limit)
+    return _judge_claim(cases, limit) if isinstance(limit, Claim) else judge_regression(cases, limit)
+
+
+def _judge_claim(cases: Mapping[NormCase, JoinedCase], claim: Claim) -> list[Verdict]:
+    """A verdict on each case that the claim selects; a claim that selects no measured case is an ERROR.
+
+    A claim `where_measured` leaves out the cases that have no time to compare with, and may have no verdict.
+    """
+    judged = (_judge_case(case, joined, claim) for case, joined in claim.measured(cases).items())
+    verdicts = [verdict for verdict in judged if verdict is not None]
+    if verdicts or claim.where_measured:
+        return verdicts
+    return [Verdict(claim.subject, None, "ERROR", Reason("no_case_fits_claim"))]
+
+
+def _judge_case(case: NormCase, joined: JoinedCase, claim: Claim) -> Verdict | None:
+    mine, measured = joined.get((claim.impl, "impl")), None
+    was_tried = mine is not None and mine.status not in NOT_TRIED
+    if mine is not None and was_tried and mine.status not in (("ok",) if claim.deterministic else RANKED):
+        outcome, reason = "REGRESSED", impl_is(claim.impl, mine)
+    elif claim.where_measured and _has_no_time(joined, claim):
+        return None
+    elif mine is None or not was_tried:
+        outcome, reason = "ERROR", impl_is(claim.impl, mine, "not_measured")
+    elif missing := joined.incomplete.get(claim.impl):
+        outcome, reason = "INCONCLUSIVE", Reason("of_impl", {"impl": claim.impl}, [missing])
+    elif claim.over is None:
+        outcome, reason = "PASS", Reason("right_and_deterministic" if claim.deterministic else "right")
+    else:
+        outcome, reason, measured = _judge_speed(mine, joined, claim, claim.over)
+    return Verdict(claim.subject, case, outcome, reason, measured)
+
+
+def _judge_speed(mine: Joined, joined: JoinedCase, claim: Claim, over: str) -> tuple[Outcome, Reason, Ratio | None]:
+    try:
+        measured = ratio(joined.get((over, "impl")), mine)
+    except IncomparableError as error:
+        return "ERROR", Reason("no_ratio", parts=[error.reason]), None
+    if reason := joined.no_verdict_reason(claim.impl, over):
+        return "INCONCLUSIVE", reason, measured
+    return *_judge_ratio(claim, measured, band(joined, over)), measured
+
+
+def _has_no_time(joined: JoinedCase, claim: Claim) -> bool:
+    """Whether a case has nothing to compare with, or what is claimed of was not tried or was too fast to be ranked."""
+    mine = joined.get((claim.impl, "impl"))
+    if claim.over is None:
+        return mine is None or mine.status in NOT_TRIED
+    try:
+        comparable(joined.get((claim.over, "impl")))
+    except IncomparableError:
+        return True
+    return mine is not None and mine.too_short is not None
+
+
+def _judge_ratio(claim: Claim, ratio: Ratio, aa: float | None) -> tuple[Outcome, Reason]:
+    """Pass or fail only where the interval, widened by the A/A band, lies on one side of what is claimed."""
+    if aa is None:
+        return "INCONCLUSIVE", Reason("no_aa_pair")
+    low, high = ratio.low * math.exp(-aa), ratio.high * math.exp(aa)
+    fields = {"ratio": ratio.value, "over": claim.over or "", "low": low, "high": high}
+    reason = Reason("times_as_fast", fields)
+    if low >= claim.at_least:
+        return "PASS", reason
+    return "REGRESSED" if high < claim.at_least else "INCONCLUSIVE", reason
 
 
 def _refuse_unfinished(results: Results) -> None:
