@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from harness.cases import NormCase
 from harness.cases.suites import cases_of, parse_dtype, parse_norms, parse_shapes
 from harness.defaults import BASELINE, OWN_IMPL
 from harness.engine_version import ENGINE_VERSION
-from harness.errors import UsageError
+from harness.errors import UnavailableError, UsageError
 from harness.judge.children import ROOT, nursery
 from harness.judge.trial import Courtroom, JudgeSettings
 from harness.judge.verdict import CaseVerdict, FileVerdict, exit_code, gravest
@@ -53,6 +54,8 @@ def judge(
         raise UsageError(
             f"{file}: is no Python file; give the file of an adapter, as docs/add-an-implementation.md has it"
         )
+    if sys.platform != "linux":
+        raise UnavailableError("judge: stops and watches processes as Linux alone can; run it there")
     before, content = code_hashes(), file.read_bytes()
     verdicts: list[CaseVerdict] = []
     name: str | None = None

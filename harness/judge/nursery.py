@@ -28,11 +28,12 @@ def main() -> None:
             return
         told, tell = os.pipe()
         if (middle := os.fork()) == 0:
+            middle = os.getpid()  # asked for here: it may have ended before its child asks
             if (pid := os.fork()) == 0:
                 for descriptor in (requests.detach(), told, tell):
                     os.close(descriptor)
                 program, scratch = request.decode().split(" ", 1)
-                begin(os.getppid(), program, scratch, *descriptors)
+                begin(middle, program, scratch, *descriptors)
             os.write(tell, str(pid).encode())
             os._exit(0)
         os.waitpid(middle, 0)

@@ -86,6 +86,8 @@ class Reference:
             for call, seed in enumerate(request.seeds):
                 generator = torch.Generator(self.case.device).manual_seed(seed)
                 kept[call] = kept[call].with_tensors({name: self._noise(generator) for name in names})
+        if self._on_gpu:
+            self._answers.fill_(255)  # NaN, where no answer comes
         if not (request.fresh and self._on_gpu):
             self._hand_over(request.runner, names)
         self._empty_caches()
@@ -104,7 +106,6 @@ class Reference:
 
     def commit(self, request: Commit) -> Message:
         """Copy the answers of a stretch on a GPU; a place that is none leaves NaN."""
-        self._answers.fill_(255)
         try:
             for spans, places in zip(self._answer_spans, request.answers, strict=True):
                 by_name = {place.name: place for place in places}
