@@ -110,7 +110,7 @@ def _in_a_training_step(comparison: Comparison, console: Console) -> None:
 
 
 def _legend(comparison: Comparison) -> str:
-    checked = f"rho: error in units of one final rounding, {figures.LEGEND}; n: runs with the same bits"
+    checked = f"rho: error over what cannot be avoided, {figures.LEGEND}; n: runs with the same bits"
     compared = comparison.timed and not caveats.nothing_ranked(comparison)
     return f"speedup over {comparison.baseline}; {checked}" if compared else checked
 

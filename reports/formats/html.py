@@ -100,7 +100,7 @@ def _comparison(comparison: Comparison) -> str:
         pictures=[picture for picture in drawn if not picture.name.startswith("speedup")],
         cases=columns.table_of(columns.HTML_CASES, [Row(comparison, case, case.fastest) for case in comparison.cases]),
         results=results_table(comparison),
-        legend=figures.LEGEND,
+        legend=f"{figures.RHO}; {figures.LEGEND}",
         budget=conditions.error_budget(comparison),
         norms=list(dict.fromkeys(case.case.norm for case in comparison.cases)),
         impls=list(dict.fromkeys(entry.impl for case in comparison.cases for entry in case.entries)),
