@@ -59,7 +59,8 @@ class Joined:
     @cached_property
     def status(self) -> Status:
         """The gravest status of any process; nondeterministic where only the processes differ from each other."""
-        gravest: Status = min((row.status for row in self.rows), key=GRAVEST_FIRST.index)
+        statuses = {row.status for row in self.rows}
+        gravest: Status = next(status for status in GRAVEST_FIRST if status in statuses)
         return "nondeterministic" if gravest == "ok" and any(self._other_bits) else gravest
 
     @cached_property

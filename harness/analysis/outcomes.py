@@ -85,7 +85,7 @@ def _latest(results: Sequence[tuple[RunRecord, Joined]]) -> list[Joined]:
 
 
 def _outcome(results: Sequence[Joined]) -> Outcome:
-    status: Status = min((joined.status for joined in results), key=GRAVEST_FIRST.index)
+    status = min(results, key=lambda joined: GRAVEST_FIRST.index(joined.status)).status
     reasons = dict.fromkeys(joined.reason for joined in results if joined.status == status and joined.reason)
     verifications = [[row.verification for row in joined.rows if row.verification] for joined in results]
     checked = join_files([join_verifications(of_file) for of_file in verifications])

@@ -51,14 +51,13 @@ def every_context(comparison: Comparison) -> tuple[Comparison, ...]:
 def training_step(comparison: Comparison) -> list[StepRow]:
     """A row for each implementation that was timed, norm by norm, best in the cold context first."""
     contexts = every_context(comparison)
-    norms: dict[Norm, None] = dict.fromkeys(case.case.norm for case in comparison.cases)
-    means = [mean for context in contexts for mean in context.summary.geomeans]
-    timed: dict[tuple[Norm, str], None] = dict.fromkeys(
-        (norm, mean.impl) for norm in norms for mean in means if mean.norm == norm
-    )
+    impls: dict[Norm, dict[str, None]] = {case.case.norm: {} for case in comparison.cases}
+    for mean in (mean for context in contexts for mean in context.summary.geomeans):
+        impls.setdefault(mean.norm, {})[mean.impl] = None
     return [
         StepRow(impl, norm, tuple(_cell(comparison, context, impl, norm) for context in contexts))
-        for norm, impl in timed
+        for norm, of_norm in impls.items()
+        for impl in of_norm
     ]
 
 
