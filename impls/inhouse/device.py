@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 from .problem import GpuLimits
 
@@ -74,5 +75,10 @@ make_guards: Callable[..., Any] | None = getattr(_of_dynamo, "TensorGuards", Non
 
 
 def is_observed() -> bool:
-    """Whether operators are observed: by a dispatch mode, or a transform of functorch."""
-    return bool(_private._len_torch_dispatch_stack() or _private._are_functorch_transforms_active())
+    """Whether operators are observed: by a dispatch mode, or what wants other derivatives than autograd's backward."""
+    return _private._len_torch_dispatch_stack() > 0 or is_transformed()
+
+
+def is_transformed() -> bool:
+    """Whether a transform of torch.func is active, or numbers may be dual."""
+    return _private._are_functorch_transforms_active() or forward_ad._current_level >= 0

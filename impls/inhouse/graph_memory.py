@@ -10,7 +10,7 @@ serves another, as it is: nothing in it is ever reset.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -171,7 +171,7 @@ def number_of(stream: int) -> int | None:
 
 
 @contextmanager
-def beside_captures() -> Iterator[None]:
+def beside_captures() -> Generator[None]:
     """Let this thread allocate, wait and load kernels while others capture, whose captures that would break else."""
     libraries, mode = driver(), ctypes.c_int(RELAXED)
     exchange = None if libraries is None else libraries[0].cuThreadExchangeStreamCaptureMode

@@ -16,14 +16,8 @@ from torch.nn import functional
 from .operands import NormOptions, Operands
 
 _private: Any = torch._C  # pyright: ignore[reportPrivateUsage]
-_are_transforms_active: Callable[[], bool] = _private._are_functorch_transforms_active
 # Whether a tensor stands for many, as those that come back to autograd.grad(is_grads_batched=True).
 is_batched: Callable[[torch.Tensor], bool] = _private._functorch.is_legacy_batchedtensor
-
-
-def is_transformed() -> bool:
-    """Whether a transform of torch.func is active, or numbers may be dual."""
-    return _are_transforms_active() or forward_ad._current_level >= 0  # pyright: ignore[reportPrivateUsage]
 
 
 def refuse_dual(*came_back: torch.Tensor | None) -> None:

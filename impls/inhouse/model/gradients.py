@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -20,7 +21,7 @@ def plain_gradients(
     mean: torch.Tensor | None,
     rstd: torch.Tensor,
     options: NormOptions,
-    **decided: bool,
+    **decided: Any,
 ) -> tuple[torch.Tensor, Gradient, Gradient]:
     """Return dx, dweight and dbias of a norm with nothing around it; `decided` says has_bias and dx_alone."""
     zero_centred, sm_margin = options.zero_centred, options.sm_margin
@@ -28,7 +29,7 @@ def plain_gradients(
 
 
 def gradients(
-    dy: torch.Tensor, dy1: Gradient, dres: Gradient, saved: Saved, options: NormOptions, **decided: bool
+    dy: torch.Tensor, dy1: Gradient, dres: Gradient, saved: Saved, options: NormOptions, **decided: Any
 ) -> NormGradients:
     """Return all gradients that there are, given those of y, of y1, and of what was normalised."""
     x, weight, bias, mask, mask1, weight1, z, mean, rstd = saved

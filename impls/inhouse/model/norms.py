@@ -11,8 +11,8 @@ from typing import Any, TypedDict, Unpack
 import torch
 
 from .. import bound
-from ..device import is_observed
-from .composed import composed, is_batched, is_transformed
+from ..device import is_observed, is_transformed
+from .composed import composed, is_batched
 from .forward import check_operands, heads_apart, norm_forward
 from .gradients import complete, gradients, is_dx_alone, of_operands, plain_gradients
 from .operands import LIKE_X, PLAIN_OPERANDS, NormOptions, Operands, Outputs, Saved
@@ -74,8 +74,6 @@ def layer_norm(
     """
     if bias is not None and (weight is None or bias.dtype != weight.dtype):
         raise ValueError("a bias needs a weight of the same dtype")
-    if eps is None:
-        raise ValueError("eps must be a number, not None, which rms_norm alone takes")
     return _norm(x, weight, bias, eps, True, **extras)
 
 
@@ -83,7 +81,7 @@ def _norm(
     x: torch.Tensor,
     weight: torch.Tensor | None,
     bias: torch.Tensor | None,
-    eps: float,
+    eps: float | None,
     layer: bool,
     *,
     zero_centred: bool = False,
@@ -97,6 +95,8 @@ def _norm(
     norm_before_gate: bool = True,
     sm_margin: int | None = None,
 ) -> Any:
+    if eps is None:
+        raise ValueError("eps must be a number, not None, which rms_norm alone takes")
     options = NormOptions(layer, eps, zero_centred, dropout_p, norm_before_gate, sm_margin)
     if residual is x1 is weight1 is bias1 is z is None and not dropout_p:
         y = _run((x, weight, bias), options)
@@ -127,7 +127,7 @@ def _drawn(branch: torch.Tensor | None, p: float) -> torch.Tensor | None:
 
 def _run(given: tuple[Any, ...], options: NormOptions) -> Any:
     """Run the forward: y of x, weight and bias; of all operands y, y1 and total, as far as the norm has them."""
-    if not (torch.compiler.is_compiling() or is_observed() or is_transformed()):
+    if not (torch.compiler.is_compiling() or is_observed()):
         kept = bound.find(given, "forward", options)
         if kept is not None or _is_plain(*given):
             return _eager_norm(options, kept, *given)
@@ -191,7 +191,7 @@ def _as_rows(operands: Operands) -> Operands:
     return operands._replace(**rows)
 
 
-class _EagerNorm(torch.autograd.Function):
+class _EagerNorm(torch.autograd.Function):  # pyright: ignore[reportUntypedBaseClass]
     """Both operators, without torch's dispatcher; a norm with nothing around it has three operands here."""
 
     @staticmethod
@@ -218,7 +218,7 @@ class _EagerNorm(torch.autograd.Function):
         tensors, wanted = ctx.saved_tensors, ctx.needs_input_grad[2:]
         decided = {"has_bias": has_bias, "dx_alone": is_dx_alone(wanted)}
         # Else the operator: its own derivative, which there is not, would be asked for; or operators are observed.
-        is_eager = not (torch.is_grad_enabled() or is_observed() or is_transformed()) and _are_rows(came_back)
+        is_eager = not (torch.is_grad_enabled() or is_observed()) and _are_rows(came_back)
         saved: Any = tensors
         if len(tensors) == 4:
             x, weight, mean, rstd = tensors
