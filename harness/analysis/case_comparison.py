@@ -177,7 +177,7 @@ def compare_case(case: NormCase, joined_case: JoinedCase, results: Results, base
         processes=run.settings.processes,
     )
     records = {impl.name: impl for impl in run.implementations}
-    entries = [_entry(joined, records.get(joined.impl), against) for joined in impls.values()]
+    entries = [make_entry(joined, records.get(joined.impl), against) for joined in impls.values()]
     entries.sort(key=lambda entry: (STANDINGS.index(entry.standing), entry.median_us or 0.0, entry.impl))
     ranked = [impls[entry.impl] for entry in entries if entry.standing == "ranked"]
     return CaseComparison(
@@ -200,7 +200,7 @@ def bandwidth_gbps(case: NormCase, us: float | None) -> float | None:
     return moved_bytes(case) / us / 1e3 if us else None
 
 
-def _entry(joined: Joined, impl: ImplRecord | None, against: _Against) -> Entry:
+def make_entry(joined: Joined, impl: ImplRecord | None, against: _Against) -> Entry:
     """The entry of a result, with only the figures that its status and its timings allow."""
     short, disturbed = joined.too_short, against.case.no_verdict_reason(joined.impl)
     standing, why = _standing(joined, joined.doubt or _apart(joined, against.groups) or short or disturbed)
