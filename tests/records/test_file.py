@@ -441,7 +441,8 @@ def test_of_a_bomb_no_more_is_unpacked_than_the_limits_allow(tmp_path, monkeypat
 
 def test_the_rows_of_a_case_share_it(path):
     """A file may have a hundred thousand."""
-    write(path, run_record(), ROW, ROW, ROW.model_copy(update={"case": replace(CASE, rows=6)}))
+    other = ROW.model_copy(update={"impl": "b"})
+    write(path, run_record(), ROW, other, ROW.model_copy(update={"case": replace(CASE, rows=6)}))
     first, second, third = (row.case for row in load(path).rows)
     assert first is second
     assert (first, third.rows) == (CASE, 6)
