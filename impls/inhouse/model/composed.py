@@ -40,8 +40,10 @@ def composed(operands: Operands, options: NormOptions) -> tuple[torch.Tensor, to
     entering, gate = total.float(), None if z is None else functional.silu(z.float())
     if gate is not None and not options.norm_before_gate:
         entering, gate = entering * gate, None
-    normalise = functional.layer_norm if options.layer else functional.rms_norm
-    xhat = normalise(entering, entering.shape[-1:], eps=options.eps)
+    if options.layer:
+        xhat = functional.layer_norm(entering, entering.shape[-1:], eps=options.eps)
+    else:  # of operations that have all derivatives on every device
+        xhat = entering * (entering.square().mean(-1, keepdim=True) + options.eps).rsqrt()
 
     def scaled(weight: torch.Tensor | None, bias: torch.Tensor | None) -> torch.Tensor:
         y = xhat if weight is None else xhat * (weight.float() + float(options.zero_centred))
