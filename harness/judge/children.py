@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UnavailableError
-from harness.judge.messages import ANSWERS, BadMessageError, Channel, Failed, Message
+from harness.judge.messages import ANSWERS, Failed, JudgeMessage, LineChannel
 from harness.records.reasons import Reason
+from harness.worker.channel import BadMessageError
 
 ROOT = Path(__file__).parents[2]
 MOST_PROCESSES = 64
@@ -74,7 +75,7 @@ def end_with_parent() -> None:
 class Child:
     """A process in a session and a scratch folder of its own, at the other end of a channel."""
 
-    def __init__(self, pid: int, channel: Channel, scratch: Path) -> None:
+    def __init__(self, pid: int, channel: LineChannel, scratch: Path) -> None:
         self.pid = pid
         self.channel = channel
         self.scratch = scratch
@@ -135,7 +136,7 @@ class Child:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGCONT)
 
-    def ask(self, request: Message, timeout_s: float, stage: str) -> Any:
+    def ask(self, request: JudgeMessage, timeout_s: float, stage: str) -> Any:
         """Send a request and return the answer; raises JudgedError where there is none, or another than expected."""
         try:
             self.channel.send(request)
@@ -230,7 +231,7 @@ class Nursery:
             socket.send_fds(self._channel, [request], [theirs.fileno(), log.fileno(), *descriptors])
             if not (pid := self._channel.recv(16)):
                 raise UnavailableError(f"the judge's own process failed: {last_line(self._scratch / 'log')}")
-        return Child(int(pid), Channel(mine, ANSWERS), scratch)
+        return Child(int(pid), LineChannel(mine, ANSWERS), scratch)
 
     def end(self) -> None:
         """End it; what was forked from it goes on."""

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from harness.records.reasons import Reason
 from harness.records.schema import StoredCase
+from harness.worker.channel import BadMessageError
 
 LONGEST_LINE = 1 << 18  # bytes; the longest honest one, of 64 calls on a GPU, takes a fifth
 Number = Annotated[int, Field(ge=0, lt=1 << 64)]
@@ -20,13 +21,13 @@ Seed = Annotated[int, Field(ge=0, lt=1 << 62)]
 MostCalls = Annotated[int, Field(ge=1, le=64)]
 
 
-class Message(BaseModel):
+class JudgeMessage(BaseModel):
     """The base of all messages: a field or type that the schema does not have is refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, ser_json_inf_nan="strings")
 
 
-class StartRunner(Message):
+class StartRunner(JudgeMessage):
     """To a runner, first: the judged `file`, or the name of a `peer`; it enters the sandbox before it loads either."""
 
     kind: Literal["start"] = "start"
@@ -39,19 +40,19 @@ class StartRunner(Message):
     without: list[str] = []
 
 
-class Prepare(Message):
+class Prepare(JudgeMessage):
     """To a runner: prepare for the inputs that lie in its memory now, a backward for each call."""
 
     kind: Literal["prepare"] = "prepare"
 
 
-class Go(Message):
+class Go(JudgeMessage):
     """To a runner: make the calls of a stretch, one on each of the inputs."""
 
     kind: Literal["go"] = "go"
 
 
-class Open(Message):
+class Open(JudgeMessage):
     """To the reference, first."""
 
     kind: Literal["open"] = "open"
@@ -59,7 +60,7 @@ class Open(Message):
     calls: MostCalls
 
 
-class Attach(Message):
+class Attach(JudgeMessage):
     """To the reference: the memory of a runner on a GPU, where that is not a descriptor."""
 
     kind: Literal["attach"] = "attach"
@@ -67,7 +68,7 @@ class Attach(Message):
     handle: str
 
 
-class Draw(Message):
+class Draw(JudgeMessage):
     """To the reference: write inputs for a runner from a seed for each call; all of them, or those that are `fresh`."""
 
     kind: Literal["draw"] = "draw"
@@ -76,14 +77,14 @@ class Draw(Message):
     fresh: bool
 
 
-class Reveal(Message):
+class Reveal(JudgeMessage):
     """To the reference, on a GPU: hand the last draw to its runner."""
 
     kind: Literal["reveal"] = "reveal"
     runner: Number
 
 
-class AnswerPlace(Message):
+class AnswerPlace(JudgeMessage):
     """Where a gradient lies: an address of the runner's, or an offset from a handle of CUDA IPC; `wide` is fp32."""
 
     name: str = Field(max_length=16)
@@ -92,7 +93,7 @@ class AnswerPlace(Message):
     wide: bool = False
 
 
-class Commit(Message):
+class Commit(JudgeMessage):
     """To the reference, on a GPU: copy these answers now."""
 
     kind: Literal["commit"] = "commit"
@@ -100,7 +101,7 @@ class Commit(Message):
     answers: list[list[AnswerPlace]] = Field(max_length=64)
 
 
-class Compare(Message):
+class Compare(JudgeMessage):
     """To the reference: compare these calls' answers of the last stretch with float64, and hash them all.
 
     `in_place` says that dy may have been overwritten; `wide` names the gradients of each call that are fp32.
@@ -112,13 +113,13 @@ class Compare(Message):
     in_place: bool
 
 
-class Calm(Message):
+class Calm(JudgeMessage):
     """To the reference, on a GPU: how long a known kernel takes now."""
 
     kind: Literal["calm"] = "calm"
 
 
-class Ready(Message):
+class Ready(JudgeMessage):
     """The last request is done. From the reference: what it read, in `figures`."""
 
     kind: Literal["ready"] = "ready"
@@ -126,7 +127,7 @@ class Ready(Message):
     title: str = Field(default="", max_length=200)
 
 
-class RunnerReady(Message):
+class RunnerReady(JudgeMessage):
     """From a runner, first: the layers that are in force, what it runs, and its memory on a GPU."""
 
     kind: Literal["hello"] = "hello"
@@ -137,14 +138,14 @@ class RunnerReady(Message):
     handle: str = Field(default="", max_length=100)
 
 
-class Answered(Message):
+class Answered(JudgeMessage):
     """From a runner: where the gradients of each call lie."""
 
     kind: Literal["done"] = "done"
     answers: list[list[AnswerPlace]] = Field(max_length=64)
 
 
-class Compared(Message):
+class Compared(JudgeMessage):
     """From the reference: what is wrong, rho by gradient, and a hash of the bits by gradient for each call."""
 
     kind: Literal["checked"] = "checked"
@@ -153,7 +154,7 @@ class Compared(Message):
     hashes: list[dict[str, str]]
 
 
-class Failed(Message):
+class Failed(JudgeMessage):
     """From a runner: it cannot go on with an implementation."""
 
     kind: Literal["failed"] = "failed"
@@ -169,11 +170,7 @@ REQUESTS: TypeAdapter[Any] = TypeAdapter(Request)
 ANSWERS: TypeAdapter[Any] = TypeAdapter(Answer)
 
 
-class BadMessageError(Exception):
-    """What came is no message of this protocol."""
-
-
-class Channel:
+class LineChannel:
     """One end of a socket that carries a message a line; `schema` says which messages may come in."""
 
     def __init__(self, end: socket.socket, schema: TypeAdapter[Any]) -> None:
@@ -181,7 +178,7 @@ class Channel:
         self._schema = schema
         self._read = b""
 
-    def send(self, message: Message) -> None:
+    def send(self, message: JudgeMessage) -> None:
         """Send a message; raises OSError where nobody reads."""
         self._end.sendall(message.model_dump_json().encode() + b"\n")
 
@@ -216,7 +213,7 @@ class Channel:
         self._end.close()
 
 
-def serve(channel: Channel, answers: dict[str, Callable[[Any], Message | None]]) -> None:
+def serve(channel: LineChannel, answers: dict[str, Callable[[Any], JudgeMessage | None]]) -> None:
     """Answer requests by their kind until the other end is closed."""
     try:
         while True:

@@ -10,7 +10,7 @@ import traceback
 
 from harness.judge import reference, runner
 from harness.judge.children import OWN_FOLDERS, end_with_parent
-from harness.judge.messages import REQUESTS, Channel
+from harness.judge.messages import REQUESTS, LineChannel
 from harness.worker import discovery
 
 PROGRAMS = {"runner": runner.run, "reference": reference.run}
@@ -54,7 +54,7 @@ def begin(middle: int, program: str, scratch: str, end: int, log: int, *memories
         os.dup2(log, stream)
     os.close(log)
     try:
-        PROGRAMS[program](Channel(socket.socket(fileno=end), REQUESTS), memories)
+        PROGRAMS[program](LineChannel(socket.socket(fileno=end), REQUESTS), memories)
     except BaseException:
         traceback.print_exc()
         os._exit(1)

@@ -21,12 +21,12 @@ from harness.judge import memory
 from harness.judge.messages import (
     Attach,
     Calm,
-    Channel,
     Commit,
     Compare,
     Compared,
     Draw,
-    Message,
+    JudgeMessage,
+    LineChannel,
     Open,
     Ready,
     Reveal,
@@ -50,7 +50,7 @@ class Reference:
     def __init__(self, memories: Sequence[int]) -> None:
         self._memories = memories
 
-    def open(self, request: Open) -> Message:
+    def open(self, request: Open) -> JudgeMessage:
         """Map the memory of the runners, and read how fast this device's memory is."""
         self.case: NormCase = request.case
         self._on_gpu = self.case.device != "cpu"
@@ -67,7 +67,7 @@ class Reference:
         self._drawn: dict[int, list[Inputs]] = {}
         return self._read_device()
 
-    def attach(self, request: Attach) -> Message:
+    def attach(self, request: Attach) -> JudgeMessage:
         """Open a runner's memory on the GPU."""
         torch.cuda.synchronize()
         memory.forget(request.runner)
@@ -75,7 +75,7 @@ class Reference:
         self._slots[request.runner] = self._tensors(memory.device_block(request.runner, request.handle, 0, size))
         return Ready()
 
-    def draw(self, request: Draw) -> Message:
+    def draw(self, request: Draw) -> JudgeMessage:
         """Draw inputs, or other gradients of the outputs alone, write them for a runner, and empty the caches."""
         kept = self._drawn.setdefault(request.runner, [])
         if not request.fresh:
@@ -93,7 +93,7 @@ class Reference:
         self._empty_caches()
         return Ready()
 
-    def reveal(self, request: Reveal) -> Message:
+    def reveal(self, request: Reveal) -> JudgeMessage:
         """Hand the last draw of dy to its runner."""
         self._hand_over(request.runner, OUTPUT_GRADIENTS)
         torch.cuda.synchronize()
@@ -104,7 +104,7 @@ class Reference:
             for name in (name for name in names if name in slots):
                 slots[name].copy_(inputs.tensors()[name])
 
-    def commit(self, request: Commit) -> Message:
+    def commit(self, request: Commit) -> JudgeMessage:
         """Copy the answers of a stretch on a GPU; a place that is none leaves NaN."""
         try:
             for spans, places in zip(self._answer_spans, request.answers, strict=True):
@@ -119,7 +119,7 @@ class Reference:
             return Ready(title=str(error)[:200])
         return Ready()
 
-    def check(self, request: Compare) -> Message:
+    def check(self, request: Compare) -> JudgeMessage:
         """Hash all answers, and compare those that are asked for with float64; the inputs must be as they were."""
         answers = [self._grads(call, set(wide)) for call, wide in enumerate(request.wide)]
         hashes = [{name: _hash(tensor) for name, tensor in answer.tensors().items()} for answer in answers]
@@ -134,7 +134,7 @@ class Reference:
                 rho[name] = max(rho.get(name, 0.0), min(check.rho, ENDLESS))
         return Compared(fault=fault, rho=rho, hashes=hashes)
 
-    def calm(self, _request: Calm) -> Message:
+    def calm(self, _request: Calm) -> JudgeMessage:
         """The microseconds that a known kernel takes on the GPU now."""
         if not hasattr(self, "_work"):
             self._work = torch.empty(CALM_BYTES, dtype=torch.uint8, device="cuda")
@@ -212,7 +212,7 @@ def wide_size(span: memory.Span) -> int:
     return memory.ITEM_BYTES["fp32"] * (span.size // memory.ITEM_BYTES[span.dtype])
 
 
-def run(channel: Channel, memories: Sequence[int]) -> None:
+def run(channel: LineChannel, memories: Sequence[int]) -> None:
     """Serve the parent; on a CPU `memories` are those of the runners' inputs, and that of the answers last."""
     torch.set_num_threads(1)
     reference = Reference(memories)

@@ -15,9 +15,9 @@ from harness.judge import memory, sandbox
 from harness.judge.messages import (
     Answered,
     AnswerPlace,
-    Channel,
     Failed,
-    Message,
+    JudgeMessage,
+    LineChannel,
     Ready,
     RunnerReady,
     StartRunner,
@@ -37,7 +37,7 @@ class StretchServer:
         self._memories = memories
         self._case = start.case
 
-    def open(self) -> Message:
+    def open(self) -> JudgeMessage:
         """Enter the sandbox, then load the implementation."""
         start, gpu = self._start, self._case.device != "cpu"
         layers = sandbox.enter(Path(start.scratch), start.protected, gpu, start.without)
@@ -58,7 +58,7 @@ class StretchServer:
         in_place, version = bool(own.in_place), int(own.version)
         return RunnerReady(layers=layers, name=own.name, in_place=in_place, version=version, handle=handle)
 
-    def prepare(self, _request: Any) -> Message:
+    def prepare(self, _request: Any) -> JudgeMessage:
         """Prepare the implementation for each of the inputs."""
         implementation = self._implementation
         if implementation is None:
@@ -77,7 +77,7 @@ class StretchServer:
             return failed(error)
         return Ready()
 
-    def go(self, _request: Any) -> Message:
+    def go(self, _request: Any) -> JudgeMessage:
         """Call each backward once, and say where the gradients lie."""
         try:
             self._copies: list[Any] = []
@@ -163,7 +163,7 @@ def failed(error: BaseException) -> Failed:
     return Failed(status="oom" if memory_short else "crashed", reason=raised(error))
 
 
-def run(channel: Channel, memories: Sequence[int]) -> None:
+def run(channel: LineChannel, memories: Sequence[int]) -> None:
     """Serve the parent at the other end of the channel."""
     server = StretchServer(channel.receive(), memories)
     try:

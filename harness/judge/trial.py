@@ -34,7 +34,7 @@ from harness.judge.messages import (
     Compared,
     Draw,
     Go,
-    Message,
+    JudgeMessage,
     Open,
     Prepare,
     Ready,
@@ -208,7 +208,7 @@ class Courtroom:
             words = "; ".join(last_line(child.scratch / "log") for child in self._children)
             raise UnavailableError(f"the judge's own process failed ({error.reason.fields}): {words}") from error
 
-    def _ask_reference(self, request: Message) -> Any:
+    def _ask_reference(self, request: JudgeMessage) -> Any:
         with self._trusted():
             return self._reference.ask(request, START_LIMIT_S, "reference")
 
