@@ -32,6 +32,7 @@ from harness.records.contexts import COLD
 from harness.records.file import load
 from harness.records.schema import RANKED
 from harness.run.invocation import Invocation
+from harness.run.opening import refuse_folder
 from harness.run.options import BENCH, MACHINE_OPTIONS, RUN_OPTIONS, command_line, options
 from harness.run.progress import Display
 from harness.run.resolve import PROCESSES_OF_A_CLAIM, check, with_default_processes
@@ -108,6 +109,7 @@ def compare(invocation: Invocation) -> None:
 
     compared_name(invocation)  # what it refuses comes first
     check(invocation)
+    refuse_folder(invocation.out, invocation.resume)
     with revisions_chosen(with_default_processes(invocation)) as chosen:
         _, head = chosen.sides
         measure_and_report(chosen, "pr", f"{invocation.settings.impls}@{head.word}")
@@ -127,6 +129,7 @@ def tune(invocation: Invocation) -> None:
 
     Without --impls those of the in-house kernel, which a model takes from the file that NORMBWD_LAUNCHES names.
     """
+    check(invocation)  # before what takes long to import
     from harness.tune.sweep import tune as run_tune
     from reports.parts import tuning
 
@@ -167,14 +170,15 @@ def report(
     context: Annotated[str, typer.Option(help="what the tables of cases are about, such as beside:8")] = COLD,
 ) -> None:
     """Write a results file as tables or plots; needs no GPU and no implementation."""
-    import reports
-
     if out is not None and any(out.resolve() == path.resolve() for path in results):
         raise UsageError(f"--out {out}: is the results file itself; name another file")
     form = form or ("console" if len(results) == 1 else "history")
     if impl is not None and form != "pr":
         raise UsageError(f"--impl {impl}: is of --format pr; add that, or leave --impl out")
-    reports.write([load(path) for path in results], form, out, baseline=baseline, impl=impl, context=context)
+    runs = [load(path) for path in results]
+    import reports  # not before a file that cannot be read is refused
+
+    reports.write(runs, form, out, baseline=baseline, impl=impl, context=context)
 
 
 @app.command()
@@ -222,16 +226,17 @@ def gate(
 
     With --confirm what failed on speed is measured again and fails only if it does so again; exit 4 where it cannot be.
     """
+    if not confirm and (processes is not None or out is not None or resume or allow_others or impl or tuned):
+        options = "--processes, --out, --resume, --allow-others, --impl and --tuned"
+        raise UsageError(f"{options} are of the run that confirms; add --confirm")
+    runs = [load(path) for path in results]
     from harness.analysis.verdicts import exit_code
     from harness.gate.confirm import confirm as measure_again
     from harness.gate.judge import judge, not_judged, only
     from harness.gate.limits import read_limits
     from reports.parts import verdicts
 
-    if not confirm and (processes is not None or out is not None or resume or allow_others or impl or tuned):
-        options = "--processes, --out, --resume, --allow-others, --impl and --tuned"
-        raise UsageError(f"{options} are of the run that confirms; add --confirm")
-    run = only([load(path) for path in results])
+    run = only(runs)
     limits = read_limits(config)
     judged = judge(run, limits)
     sys.stdout.write(verdicts.render(judged))
@@ -297,11 +302,12 @@ def publish(invocation: Invocation) -> None:
 def selftest(invocation: Invocation) -> None:
     """Test the engine on work of which the time is known: its error budget here; exit 1 where a check failed."""
     from harness.run.session import bench as run_bench
-    from reports.parts import selftest as page
 
     display = Display()
     path = run_bench(invocation.changed(selftest_alone=True), display)
     records = load(path).selftests
+    from reports.parts import selftest as page  # takes scipy
+
     sys.stdout.write(page.render(records))
     display.say(f"results: {path}")
     failed = not records or any(check.passed is False for record in records for check in record.checks)

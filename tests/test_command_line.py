@@ -173,6 +173,10 @@ def no_worker(monkeypatch):
         ("bench --out=", "--out is empty; name a folder"),
         ("bench --impl '' --out ''", "--out is empty; name a folder"),
         ("report caf\udce9", r"'caf\udce9': is not UTF-8; give another name"),
+        ("bench --impls nosuch", "no implementation is called 'nosuch'; `normbwd list impls` names them"),
+        ("bench --impls quak", "no implementation is called 'quak' (did you mean quack?)"),
+        ("bench --baseline ligr", "no implementation is called 'ligr' (did you mean liger?)"),
+        ("bench --resume", "--resume: run/results.jsonl does not exist; start without --resume"),
         ("bench --frobnicate", "No such option: --frobnicate; try `normbwd bench --help`"),
         ("frobnicate", "No such command 'frobnicate'; try `normbwd --help`"),
         ("bench extra", "Got unexpected extra argument(s) (extra); try `normbwd bench --help`"),
@@ -200,6 +204,34 @@ def test_a_value_of_the_wrong_type_is_answered_in_one_line(no_worker, folder, ca
     assert list(folder.iterdir()) == []
 
 
+REFUSED_AT_ONCE = """
+import contextlib, sys
+from harness.__main__ import main
+from harness.run import session
+session.start_worker = None
+for line in sys.argv[1:]:
+    with contextlib.suppress(SystemExit):
+        main(line.split())
+print(sorted({"torch", "scipy", "numpy", "arch", "matplotlib", "triton", "ray"} & sys.modules.keys()))
+"""
+
+
+def test_what_is_mistyped_is_refused_before_a_library_is_imported_or_a_worker_starts(folder):
+    (folder / "taken").mkdir()
+    (folder / "taken" / "results.jsonl").touch()
+    options = ("--impls nonsense", "--baseline nonsense", "--device nonsense", "--shapes 12xfoo", "--out taken")
+    refused = [f"{command} {option}" for command in ("bench", "verify") for option in options]
+    refused += ["verify --inputs nonsense", "bench --case nonsense", "tune --impls nonsense", "selftest --device none"]
+    refused += ["compare --base HEAD --impls nonsense", "compare --base HEAD --impls quack --out taken"]
+    refused += ["report nonsense.jsonl", "gate nonsense.jsonl"]
+    command = [sys.executable, "-c", REFUSED_AT_ONCE, *refused]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert printed.stdout == "[]\n"
+    lines = printed.stderr.splitlines()
+    assert len(lines) == len(refused)
+    assert all(line.startswith("error: ") for line in lines)
+
+
 def test_help_is_no_error(capsys):
     assert typed("bench --help") in (0, None)
     assert "--shapes" in capsys.readouterr().out
@@ -208,15 +240,11 @@ def test_help_is_no_error(capsys):
 @pytest.mark.parametrize(
     ("line", "code", "message"),
     [
-        ("bench --impls nosuch", 2, "no implementation is called 'nosuch'; `normbwd list impls` names them"),
-        ("bench --impls quak", 2, "no implementation is called 'quak' (did you mean quack?)"),
-        ("bench --baseline ligr", 2, "no implementation is called 'ligr' (did you mean liger?)"),
         (
             "bench --device b200",
             4,
             "--device b200: torch finds no GPU on this machine; run it where there is one, or use --device cpu",
         ),
-        ("bench --resume", 2, "--resume: run/results.jsonl does not exist; start without --resume"),
         (
             "bench --context beside:8",
             2,
@@ -666,14 +694,17 @@ def test_a_file_that_is_not_ours_is_left_as_it_is(workers, folder, capsys, conte
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ("", "run/results.jsonl is a directory; --out names another folder"),
-        (" --resume", "run/results.jsonl is a folder; give a results file, RUN/results.jsonl"),
+        ("", "error: run/results.jsonl is a directory; --out names another folder"),
+        (
+            " --resume",
+            "starting a worker\nerror: run/results.jsonl is a folder; give a results file, RUN/results.jsonl",
+        ),
     ],
 )
 def test_results_that_are_a_directory(workers, folder, capsys, more, message):
     (folder / "run" / "results.jsonl").mkdir(parents=True)
     assert typed(f"bench --shapes 4x8 --out run{more}") == 2
-    assert capsys.readouterr().err == f"starting a worker\nerror: {message}\n"
+    assert capsys.readouterr().err == f"{message}\n"
 
 
 def test_a_full_disk_is_told_in_one_line(workers, folder, capsys, monkeypatch):

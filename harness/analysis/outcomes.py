@@ -14,7 +14,6 @@ from harness.records.reasons import Reason, together
 from harness.records.run_records import RunRecord
 from harness.records.schema import Status
 
-FAILED: tuple[Status, ...] = ("wrong", "impossible", "crashed", "timeout", "oom")
 NOT_RUN: tuple[Status, ...] = ("missing", "unsupported")
 
 

@@ -1,7 +1,16 @@
 """Which device is here, and what its datasheet says. Imports `harness.cases` and `harness.errors`."""
 
 from harness.devices.facts import DeviceFacts, read_available, read_facts
-from harness.devices.profiles import PROFILES, DeviceProfile, choose, detect, known_names, refuse_shared
+from harness.devices.profiles import (
+    PROFILES,
+    DeviceProfile,
+    choose,
+    detect,
+    known_names,
+    nvidia_here,
+    refuse_shared,
+    refuse_unknown,
+)
 
 __all__ = [
     "PROFILES",
@@ -10,7 +19,9 @@ __all__ = [
     "choose",
     "detect",
     "known_names",
+    "nvidia_here",
     "read_available",
     "read_facts",
     "refuse_shared",
+    "refuse_unknown",
 ]

@@ -72,6 +72,16 @@ class Gpu:
         return None if function is None or self.handle is None else tolerant(function, self.handle, *arguments)
 
 
+def names() -> list[str]:
+    """The names of this machine's GPUs."""
+    if (here := find(None)) is None:
+        return []
+    handles = (
+        tolerant(here.nvml.nvmlDeviceGetHandleByIndex, i) for i in range(tolerant(here.nvml.nvmlDeviceGetCount) or 0)
+    )
+    return [str(name) for each in handles if (name := tolerant(here.nvml.nvmlDeviceGetName, each))]
+
+
 def find(uuid: str | None) -> Gpu | None:
     """The GPU of this UUID, or the only GPU: the readings of another one would mislead.
 

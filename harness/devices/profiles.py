@@ -6,10 +6,11 @@ docs/devices.md has the sources.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from harness.cases import DeviceKind
+from harness.devices import nvml
 from harness.devices.facts import DeviceFacts
 from harness.errors import UnavailableError, UsageError
 
@@ -148,11 +149,7 @@ def choose(asked: str, available: Sequence[DeviceFacts]) -> tuple[DeviceProfile,
     for profile, facts in present:
         if wanted in ("auto", profile.name, profile.family):
             return profile, facts
-    names = known_names()
-    if wanted not in names:
-        present_names = (profile.name for profile, _ in present)
-        listed = ", ".join(dict.fromkeys([*names, *present_names]))
-        raise UsageError(f"--device {asked.strip() or '(empty)'}: no such device; choose among {listed}")
+    refuse_unknown(asked, (profile.name for profile, _ in present))
     gpu = next(((profile, facts) for profile, facts in present if facts.kind == "cuda"), None)
     if gpu is None:
         raise UnavailableError(
@@ -164,6 +161,18 @@ def choose(asked: str, available: Sequence[DeviceFacts]) -> tuple[DeviceProfile,
         f"--device {asked}: this machine has {article} {facts.name} ({profile.name}); "
         "run it there, or use --device auto"
     )
+
+
+def refuse_unknown(asked: str, present: Iterable[str]) -> None:
+    """Raise UsageError for a name that is no device anywhere, nor among the names of those `present`."""
+    names = dict.fromkeys([*known_names(), *present])
+    if asked.strip().lower() not in names:
+        raise UsageError(f"--device {asked.strip() or '(empty)'}: no such device; choose among {', '.join(names)}")
+
+
+def nvidia_here() -> list[str]:
+    """The names that `--device` takes for this machine's GPUs, as NVML says; empty without it."""
+    return [detect(DeviceFacts("cuda", name, "")).name for name in nvml.names()]
 
 
 def refuse_shared(facts: DeviceFacts) -> None:

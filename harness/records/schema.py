@@ -26,6 +26,7 @@ from harness.records.settings import Flush
 
 Status = Literal["ok", "wrong", "impossible", "nondeterministic", "unsupported", "missing", "crashed", "timeout", "oom"]
 RANKED: tuple[Status, ...] = ("ok", "nondeterministic")
+FAILED: tuple[Status, ...] = ("wrong", "impossible", "crashed", "timeout", "oom")
 # An implementation; the same-traffic add; the A/A twin: the baseline's second appearance in the same blocks.
 Role = Literal["impl", "floor", "again"]
 SAME_TRAFFIC_ADD: Final = "floor"  # how the role is stored

@@ -10,8 +10,8 @@ from pathlib import Path
 from harness.errors import UsageError
 from harness.records.published_plan import CHECKOUT
 from harness.run.invocation import Invocation
-from harness.run.plan import EVERY_VARIANT, matching
-from harness.run.session import inventory
+from harness.run.plan import EVERY_VARIANT
+from harness.worker import discovery
 from harness.worker.revisions import twin_of, two_sides
 
 
@@ -47,9 +47,8 @@ def _adapter_file(invocation: Invocation, name: str) -> Path:
         raise UsageError("compare takes one --impl file: the adapter whose revisions are compared")
     if files:
         return files[0]
-    implementations = inventory(invocation).implementations
-    (chosen,) = matching(implementations, [name])
-    file = CHECKOUT / chosen.source  # such as impls/quack.py
-    if not file.is_file():
-        raise UsageError(f"{name} comes from an entry point; give its file with --impl")
+    source = {item.name: item.source for item in discovery.own()}.get(name)  # such as impls/quack.py
+    file = CHECKOUT / source if source else None
+    if file is None or not file.is_file():
+        raise UsageError(f"{name} is in no checkout of normbwd; give its file with --impl")
     return file

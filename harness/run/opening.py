@@ -62,19 +62,32 @@ def _locked(file: int) -> bool:
 
 def create(out: Path | None, run: RunRecord) -> Path:
     """Start a results file in `out`, or in a new folder of runs/; raises UsageError where that cannot be."""
+    refuse_taken(out)
     folder = out or _unused(RUNS / f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{run.device.profile}")
     path = folder / RESULTS_NAME
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if path.is_dir():
-            raise UsageError(f"{path} is a directory; --out names another folder")
-        if path.exists():
-            raise UsageError(f"{path} exists; --resume goes on with it, --out names another folder")
     except OSError as error:
         raise UsageError(f"cannot write to {folder}: {error.strerror}; give a writable folder with --out") from error
     with closing(ResultsFile(path)) as results:
         results.append(run)
     return path
+
+
+def refuse_taken(out: Path | None) -> None:
+    """Raise UsageError where there are results in `out` already."""
+    if out is None or not os.path.exists(path := out / RESULTS_NAME):  # that of a Path raises where a name is too long
+        return
+    what = "is a directory;" if path.is_dir() else "exists; --resume goes on with it,"
+    raise UsageError(f"{path} {what} --out names another folder")
+
+
+def refuse_folder(out: Path | None, resume: bool) -> None:
+    """Raise UsageError where there are results in `out` already, or none to resume."""
+    if resume:
+        _file_to_resume(out)
+    else:
+        refuse_taken(out)
 
 
 def _unused(folder: Path) -> Path:

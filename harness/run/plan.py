@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import chain
 
-from harness.analysis.evidence import too_void
-from harness.analysis.joining import untested
 from harness.cases import NormCase
 from harness.cases.catalogue import studied
 from harness.cases.tensors import gradients_of
@@ -138,6 +136,8 @@ def left_to_do(jobs: Iterable[Job], earlier: Results, timed: bool) -> list[Job]:
     """
     rows = earlier.rows
     jobs = without_untimed(jobs, rows) if timed else list(jobs)
+    from harness.analysis.evidence import too_void  # here, as scipy would come before a bad name is refused
+
     rows = [row for row in rows if not too_void(row)]
     left = remaining(jobs, rows)
     without = _without_self_test(jobs, earlier) if timed else set[tuple[int, str]]()
@@ -151,6 +151,8 @@ def _without_self_test(jobs: Iterable[Job], earlier: Results) -> set[tuple[int, 
     Of a fleet's GPU these are all, since another one may measure them. Without a fleet the last case is enough: the GPU
     is the same, and is tested anew.
     """
+    from harness.analysis.joining import untested
+
     if earlier.run.settings.quick or earlier.run.device.profile == "cpu":
         return set()  # there is none
     lacking = {(row.process, row.case.key): row.gpu for row in chain(*untested(earlier).values())}
@@ -178,10 +180,16 @@ def _every_variant(known: Iterable[ImplRecord]) -> list[ImplRecord]:
 
 def matching(known: Sequence[ImplRecord], patterns: Iterable[str]) -> list[ImplRecord]:
     """The implementations that names and patterns stand for; raises UsageError that names all that stand for none."""
-    by_pattern = {pattern: _fitting(known, pattern) for pattern in map(str.strip, patterns)}
-    if unknown := [pattern for pattern, items in by_pattern.items() if not items]:
-        raise UsageError(_unknown(unknown, [item.name for item in known]))
-    return [item for items in by_pattern.values() for item in items]
+    patterns = list(dict.fromkeys(map(str.strip, patterns)))
+    refuse_unknown(patterns, [item.name for item in known])
+    return [item for pattern in patterns for item in _fitting(known, pattern)]
+
+
+def refuse_unknown(patterns: Iterable[str], names: Sequence[str]) -> None:
+    """Raise UsageError that names all patterns that stand for none of these names."""
+    named = (pattern for pattern in patterns if pattern != EVERY_VARIANT)
+    if unknown := [pattern for pattern in named if not any(fnmatchcase(name, pattern) for name in names)]:
+        raise UsageError(_unknown(unknown, names))
 
 
 def _fitting(known: Sequence[ImplRecord], pattern: str) -> list[ImplRecord]:

@@ -10,10 +10,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Column
 
-from harness.analysis.outcomes import FAILED
 from harness.cases import NormCase
 from harness.records.reason_texts import sentence
-from harness.records.schema import RowRecord
+from harness.records.schema import FAILED, RowRecord
 
 BESIDE_TEXT = 10 + 9 + 2 * 7 + 4  # characters: the bar, `1000/1000`, two clocks, and what is between
 

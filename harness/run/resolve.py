@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
+from importlib.metadata import entry_points
+from pathlib import Path
 
+from harness import devices
 from harness.cases import DeviceKind
 from harness.cases.traffic import moved_bytes
+from harness.cases.unfused import WITH_TORCH
 from harness.cases.variants import PLAIN
 from harness.defaults import BASELINE, OWN_IMPL
 from harness.devices import DeviceProfile
@@ -15,6 +19,8 @@ from harness.records.cases_asked import cases_on, dtype_on, suite_on
 from harness.records.contexts import ALL_REDUCE, COLD, HOT_DY, parse_holder, programs_beside
 from harness.records.settings import Settings
 from harness.run.invocation import Invocation
+from harness.run.plan import refuse_unknown
+from harness.worker import discovery
 from harness.worker.contract import file_fault
 from harness.worker.messages import When
 
@@ -55,6 +61,13 @@ def _check_names(invocation: Invocation) -> None:
         raise UsageError(f"--impls {what}; give names, such as {BASELINE},{OWN_IMPL}, or leave it out")
     if set(settings.baseline) & set(",*?["):
         raise UsageError(f"--baseline {settings.baseline}: must be one name, no pattern; speedups are over it")
+    if not Path("/dev/kfd").exists():  # NVML names no GPU of AMD; the worker does
+        devices.refuse_unknown(invocation.device, devices.nvidia_here())
+    added = (invocation.impl_files, invocation.tuned_files, invocation.sides, invocation.offered)
+    if (settings.impls or settings.baseline) and not any(added) and not entry_points(group=discovery.ENTRY_POINT_GROUP):
+        own = [item.name for item in discovery.own()]
+        asked = [*(settings.impls or "").split(","), settings.baseline]
+        refuse_unknown([name for each in asked if (name := each.strip().removesuffix(WITH_TORCH))], own)
 
 
 def contexts_left_out(settings: Settings, kind: DeviceKind, multiprocessors: int | None = None) -> str | None:

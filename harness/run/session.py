@@ -76,6 +76,7 @@ def bench(
     closed then. Raises UsageError and UnavailableError before anything is written.
     """
     check(invocation)
+    opening.refuse_folder(invocation.out, invocation.resume)
     if invocation.sanitizer:
         sanitizer.find()  # raises where it is absent
     if why := why_no_revision():

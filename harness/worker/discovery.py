@@ -57,10 +57,9 @@ def discover(
     Raises UsageError for a file or entry point that is not an adapter, for a name that is taken, and for a tuned file
     that cannot be used.
     """
-    modules = [(module, f"{module.__name__.replace('.', '/')}.py") for module in _own_modules()]
-    modules += [(_load_entry_point(point), point.value) for point in entry_points(group=ENTRY_POINT_GROUP)]
+    modules = [(_load_entry_point(point), point.value) for point in entry_points(group=ENTRY_POINT_GROUP)]
     modules += [(_load_file(path), str(path)) for path in files]
-    implementations = [item for module, source in modules for item in _implementations(module, source)]
+    implementations = [*own(), *(item for module, source in modules for item in _implementations(module, source))]
     for side in sides:
         module = _load_side(Path(side.file), side.word)
         implementations += [
@@ -70,6 +69,15 @@ def discover(
     more = [item for path in tuned_files for item in tuned(by_name.values(), path)]
     more += [item for name, count in (offered or {}).items() for item in candidates(by_name[name], count)]
     return list(_by_name([*implementations, *more]).values())
+
+
+def own() -> list[Implementation]:
+    """Those of this project, for which no library is imported."""
+    return [
+        item
+        for module in _own_modules()
+        for item in _implementations(module, f"{module.__name__.replace('.', '/')}.py")
+    ]
 
 
 def of_file(path: Path) -> list[Implementation]:

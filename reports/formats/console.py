@@ -9,11 +9,11 @@ from rich.console import Console
 from harness.analysis.case_comparison import CaseComparison
 from harness.analysis.checks import join_files
 from harness.analysis.comparison import Comparison
-from harness.analysis.outcomes import FAILED, Outcome, by_impl, join_outcomes, norms, tally, tried
+from harness.analysis.outcomes import Outcome, by_impl, join_outcomes, norms, tally, tried
 from harness.cases import Norm
 from harness.cases.tensors import headings as short_names
 from harness.records.reason_texts import sentence
-from harness.records.schema import RANKED, Status
+from harness.records.schema import FAILED, RANKED, Status
 from reports import columns, figures
 from reports.columns import Row
 from reports.labels import same_bits

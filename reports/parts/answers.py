@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from harness.analysis.case_comparison import CaseComparison, Entry
 from harness.analysis.comparison import Comparison
-from harness.analysis.outcomes import FAILED, Outcome, join_outcomes, tally, tried
+from harness.analysis.outcomes import Outcome, join_outcomes, tally, tried
 from harness.records.reason_texts import sentence
 from harness.records.reasons import Reason
-from harness.records.schema import RANKED, Status
+from harness.records.schema import FAILED, RANKED, Status
 from reports import figures
 from reports.labels import counted_label
 from reports.parts.caveats import caveats, context_named, interference, nothing_ranked

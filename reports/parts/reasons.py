@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from harness.analysis.case_comparison import Entry
 from harness.analysis.checks import Checked
 from harness.analysis.comparison import Comparison
-from harness.analysis.outcomes import FAILED, Outcome, by_impl
+from harness.analysis.outcomes import Outcome, by_impl
 from harness.cases import NormCase
 from harness.cases.input_kinds import INPUT_KINDS
 from harness.cases.tensors import headings as in_order
 from harness.cases.unfused import WITH_TORCH
 from harness.records.reason_texts import sentence
 from harness.records.reasons import Reason, kind, single
-from harness.records.schema import RANKED, Status
+from harness.records.schema import FAILED, RANKED, Status
 from reports import figures
 from reports.labels import determinism
 from reports.table import Cell, Section, left, table

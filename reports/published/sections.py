@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from harness.analysis.comparison import Comparison
-from harness.analysis.outcomes import FAILED, join_outcomes, tally, tried
+from harness.analysis.outcomes import join_outcomes, tally, tried
 from harness.analysis.step import every_context
 from harness.defaults import OWN_IMPL
 from harness.records.contexts import COLD
 from harness.records.published_plan import Plan
 from harness.records.run_records import RunRecord
+from harness.records.schema import FAILED
 from reports.markdown_writer import paragraphs, table, without_padding, write_table
 from reports.parts.geomeans import norms_side_by_side
 from reports.published.sources import Source, by_device, most_important

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from harness.analysis.comparison import Comparison
-from harness.analysis.outcomes import FAILED, Outcome, join_outcomes, norms, tried
+from harness.analysis.outcomes import Outcome, join_outcomes, norms, tried
 from harness.records.published_plan import PACKED_SUFFIX, Plan
+from harness.records.schema import FAILED
 from reports import figures
 from reports.formats.html import fill
 from reports.formats.verification import summary

@@ -1,18 +1,12 @@
 import importlib
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from harness.__main__ import main
 from harness.errors import UsageError
 from harness.records.file import load
-from harness.records.run_records import ImplRecord
-from harness.records.settings import Settings
-from harness.run import compare
-from harness.run.compare import revisions_chosen
-from harness.run.invocation import Invocation
 from harness.worker.discovery import discover
 from harness.worker.revisions import Side, two_sides
 from tests.repositories import DOUBLED, HONEST, commit, git, two_revisions
@@ -77,15 +71,6 @@ def test_a_package_that_imports_itself_by_name_is_refused(repository, at_fault):
     sides = two_sides(repository / "pack" / "adapter.py", "HEAD", "HEAD~0")
     with sides as chosen, pytest.raises(UsageError, match="use relative imports"):
         discover(sides=chosen)
-
-
-def test_a_name_that_nobody_has_is_not_compared(monkeypatch):
-    known = [ImplRecord(name=name, family=name, source=f"impls/{name}.py") for name in ("quack", "liger")]
-    monkeypatch.setattr(compare, "inventory", lambda invocation: SimpleNamespace(implementations=known))
-    invocation = Invocation(settings=Settings(impls="nosuch"), base="HEAD")
-    message = "no implementation is called 'nosuch'; `normbwd list impls` names them"
-    with pytest.raises(UsageError, match=message), revisions_chosen(invocation):
-        pass
 
 
 def test_a_comparison_needs_a_base(capsys):
