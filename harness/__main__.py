@@ -164,21 +164,23 @@ def report(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="write to this file instead of printing; for plots a folder")] = None,
     baseline: Annotated[str | None, typer.Option(help="what speedups are over")] = None,
-    impl: Annotated[
-        str | None, typer.Option(help="name of the implementation whose pull request it is, for --format pr; no file")
+    subject: Annotated[
+        str | None, typer.Option(help="name of the implementation whose pull request it is, for --format pr")
     ] = None,
+    impl: Annotated[str | None, typer.Option(hidden=True)] = None,  # the older name of --subject
     context: Annotated[str, typer.Option(help="what the tables of cases are about, such as beside:8")] = COLD,
 ) -> None:
     """Write a results file as tables or plots; needs no GPU and no implementation."""
     if out is not None and any(out.resolve() == path.resolve() for path in results):
         raise UsageError(f"--out {out}: is the results file itself; name another file")
     form = form or ("console" if len(results) == 1 else "history")
-    if impl is not None and form != "pr":
-        raise UsageError(f"--impl {impl}: is of --format pr; add that, or leave --impl out")
+    subject = subject or impl
+    if subject is not None and form != "pr":
+        raise UsageError(f"--subject {subject}: is of --format pr; add that, or leave --subject out")
     runs = [load(path) for path in results]
     import reports  # not before a file that cannot be read is refused
 
-    reports.write(runs, form, out, baseline=baseline, impl=impl, context=context)
+    reports.write(runs, form, out, baseline=baseline, impl=subject, context=context)
 
 
 @app.command()

@@ -182,7 +182,8 @@ def no_worker(monkeypatch):
         ("bench extra", "Got unexpected extra argument(s) (extra); try `normbwd bench --help`"),
         ("list things", "list things: not one of impls, suites, variants, devices"),
         ("list suites --impl mine.py", "--impl: adds to `list impls` alone; leave it out"),
-        ("report absent.jsonl --impl quack", "--impl quack: is of --format pr; add that, or leave --impl out"),
+        ("report absent.jsonl --impl quack", "--subject quack: is of --format pr; add that, or leave --subject out"),
+        ("report absent.jsonl --subject quack", "--subject quack: is of --format pr; add that, or leave --subject out"),
         ("report absent.jsonl", "cannot read absent.jsonl: No such file or directory"),
         ("report .", ". is a folder; give a results file, RUN/results.jsonl"),
     ],
@@ -234,7 +235,9 @@ def test_what_is_mistyped_is_refused_before_a_library_is_imported_or_a_worker_st
 
 def test_help_is_no_error(capsys):
     assert typed("bench --help") in (0, None)
-    assert "--shapes" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    places = [shown.index(part) for part in ("--suite", "--shapes", "--device", "--resume", "For experts", "--eps")]
+    assert places == sorted(places)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,12 @@ MACHINE_OPTIONS = ("device", "out", "allow_others", "time_limit_s")
 RUN_OPTIONS = (*CASES, *MACHINE_OPTIONS, "impls", "impl_files", "seed", "resume", "compile_ahead")
 TIMED = ("tuned_files", "baseline", "flush", "context", "holder", "quick", "processes", "twice", "cross_check")
 BENCH = (*RUN_OPTIONS, *TIMED)  # without those of a fleet
-CASES_PANEL = (*CASES, "inputs")  # of the help; only `verify` chooses inputs
+# The help has these first, in this order, and the others in a panel for experts.
+COMMON = (
+    *("base", "head", "suite", "shapes", "norm", "variant", "dtype", "inputs"),
+    *("device", "impls", "impl_files", "baseline", "quick", "processes", "tuned_files", "out", "resume", "dry_run"),
+    *("sanitizer", "minutes", "only", "check"),
+)
 FIELDS = Settings.model_fields | Invocation.model_fields
 
 
@@ -41,7 +46,8 @@ def options(
             values = {name: value for name, value in typed.items() if value is not None}
             command(invocation_of(values, command_line()))
 
-        parameters = [_parameter(name, FIELDS[name], helps.get(name), name in hidden) for name in names]
+        in_order = sorted(names, key=lambda name: COMMON.index(name) if name in COMMON else len(COMMON))
+        parameters = [_parameter(name, FIELDS[name], helps.get(name), name in hidden) for name in in_order]
         run.__name__, run.__doc__ = command.__name__, command.__doc__
         run.__dict__["__signature__"] = Signature(parameters)
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -66,7 +72,7 @@ def _parameter(name: str, field: FieldInfo, own_help: str | None, hidden: bool) 
         *(() if field.default is True else (option_name(name),)),  # Typer adds --no-NAME to an option that is on
         help=own_help or field.description,
         hidden=hidden,
-        rich_help_panel="Cases" if name in CASES_PANEL else None,
+        rich_help_panel=None if name in COMMON else "For experts",
         show_default=in_words(field.default) if has_shown_default else False,
     )
     return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[_typer_type(field), option])

@@ -40,7 +40,7 @@ def _subjects(comparison: Comparison, impl: str | None) -> list[str]:
     names = list(dict.fromkeys(entry.impl for case in comparison.cases for entry in case.entries))
     if impl is not None:
         if impl not in names:
-            raise UsageError(f"no implementation {impl!r} in these results; --impl can be: {', '.join(names)}")
+            raise UsageError(f"no implementation {impl!r} in these results; --subject can be: {', '.join(names)}")
         return [impl]
     run = comparison.run  # whose libraries name the files of --impl, with their hashes
     of_files = [item.name for item in run.implementations if item.source.rsplit("/", 1)[-1] in run.libraries]

@@ -48,7 +48,7 @@ def test_the_subject_can_be_chosen():
         "quack: right 1 of 2, same bits 1 of 1. Failed: quack wrong on 1. quack is fastest in 0 of 2"
     )
     assert "| wrong |" in " ".join(text.split()).replace("wrong  |", "wrong |")
-    with pytest.raises(UsageError, match="--impl can be: "):
+    with pytest.raises(UsageError, match="--subject can be: "):
         render(compare(mixed()), "nonesuch")
 
 
