@@ -10,7 +10,7 @@ from harness.errors import UnsupportedError
 from . import triton_inhouse
 
 name = "triton-inhouse-margin"
-version = 0
+version = 1
 requires = triton_inhouse.requires
 variants = {"triton-inhouse-margin8": 8, "triton-inhouse-margin32": 32}  # for --context beside:8 and beside:32
 compiles_ahead = True
