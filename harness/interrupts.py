@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import time
+from importlib import import_module
 
 PATIENCE_S = 5.0  # in which a first interrupt closes files and writes the report
 EXIT_CODE = 130
@@ -31,9 +32,7 @@ def main() -> None:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, Interrupts())
     try:
-        from harness.__main__ import main as run
-
-        run()
+        import_module("harness.__main__").main()
     except KeyboardInterrupt:
         sys.stderr.write("error: interrupted\n")
         sys.exit(EXIT_CODE)

@@ -10,6 +10,7 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    SerializationInfo,
     SerializerFunctionWrapHandler,
     field_validator,
     model_serializer,
@@ -60,8 +61,11 @@ class Reason(BaseModel):
         return {name: _number(value) for name, value in fields.items()}
 
     @model_serializer(mode="wrap")
-    def _without_empty(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in serialize(self).items() if value}
+    def _without_empty(self, serialize: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
+        written = {name: value for name, value in serialize(self).items() if value}
+        if info.mode_is_json() and self.fields:  # whatever is around a reason would write null for what is not finite
+            written["fields"] = {name: _written(value) for name, value in self.fields.items()}
+        return written
 
     def __hash__(self) -> int:
         values = ((name, tuple(value) if isinstance(value, list) else value) for name, value in self.fields.items())
@@ -101,6 +105,13 @@ def _number(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_number(item) for item in value]
     return _NOT_FINITE.get(value, value) if isinstance(value, str) else value
+
+
+def _written(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_written(item) for item in value]
+    is_finite = not isinstance(value, float) or math.isfinite(value)
+    return value if is_finite else next(name for name, number in _NOT_FINITE.items() if repr(number) == repr(value))
 
 
 def _none_if_empty(value: Any) -> Any:

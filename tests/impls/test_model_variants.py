@@ -88,7 +88,7 @@ def test_the_operators_are_what_they_say(name):
         saved = Saved.of(operands, options, norm_forward(operands, options))
         dy, dy1, dres = (each.reshape(shape) for each in tried.came_back)
         given = dy, None if operands.weight1 is None else dy1, dres if operands.is_sum else None
-        torch.library.opcheck(torch.ops.normbwd.norm_backward.default, (*given, *saved, *options, True))
+        torch.library.opcheck(torch.ops.normbwd.norm_backward.default, (*given, *saved, *options, True, False))
 
 
 @pytest.mark.parametrize(
