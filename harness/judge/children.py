@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UnavailableError
-from harness.judge.messages import ANSWERS, Failed, JudgeMessage, LineChannel
+from harness.judge.messages import ANSWERS, Failed, JudgeMessage, channel_of
 from harness.records.reasons import Reason
-from harness.worker.channel import BadMessageError
+from harness.worker.channel import BadMessageError, Channel
+from harness.worker.own_process import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG
 
 ROOT = Path(__file__).parents[2]
 MOST_PROCESSES = 64
@@ -29,7 +30,7 @@ FIRST_LOOK_S = 0.5  # a stretch that is shorter is not disturbed by reading /pro
 LOOK_S = 0.1
 STOP_LIMIT_S, END_LIMIT_S = 3.0, 30.0  # a GPU takes its time to end a kernel
 STOPPED = frozenset("TtZX")  # states in /proc: stopped, traced, dead
-PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER, PR_GET_CHILD_SUBREAPER = 1, 36, 37
+PR_GET_CHILD_SUBREAPER = 37  # linux/prctl.h
 OWN_FOLDERS = ("HOME", "TMPDIR", "XDG_CACHE_HOME", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH")
 PASSED_ON = (
     *("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "CC"),
@@ -75,7 +76,7 @@ def end_with_parent() -> None:
 class Child:
     """A process in a session and a scratch folder of its own, at the other end of a channel."""
 
-    def __init__(self, pid: int, channel: LineChannel, scratch: Path) -> None:
+    def __init__(self, pid: int, channel: Channel[Any], scratch: Path) -> None:
         self.pid = pid
         self.channel = channel
         self.scratch = scratch
@@ -231,7 +232,7 @@ class Nursery:
             socket.send_fds(self._channel, [request], [theirs.fileno(), log.fileno(), *descriptors])
             if not (pid := self._channel.recv(16)):
                 raise UnavailableError(f"the judge's own process failed: {last_line(self._scratch / 'log')}")
-        return Child(int(pid), LineChannel(mine, ANSWERS), scratch)
+        return Child(int(pid), channel_of(mine, ANSWERS), scratch)
 
     def end(self) -> None:
         """End it; what was forked from it goes on."""

@@ -34,6 +34,10 @@ class Span:
     shape: tuple[int, ...]
     dtype: Stored
 
+    def bytes_in(self, *, wide: bool) -> int:
+        """Its bytes, or if `wide` those of the same numbers in fp32."""
+        return math.prod(self.shape) * ITEM_BYTES["fp32" if wide else self.dtype]
+
 
 def layout(case: NormCase, calls: int, *kinds: TensorKind) -> tuple[list[list[Span]], int]:
     """The tensors of these kinds for each call, each on a page of its own, and the bytes in all.
@@ -45,10 +49,8 @@ def layout(case: NormCase, calls: int, *kinds: TensorKind) -> tuple[list[list[Sp
         spans: list[Span] = []
         for tensor in tensors_of(case, *kinds):
             shape, dtype = tensor.shape(case), tensor.dtype_in(case)
-            size = math.prod(shape) * ITEM_BYTES[dtype]
-            spans.append(Span(tensor.name, at, size, shape, dtype))
-            room = math.prod(shape) * 4 if tensor.kind == "gradient" else size
-            at += -(-room // PAGE) * PAGE
+            spans.append(Span(tensor.name, at, math.prod(shape) * ITEM_BYTES[dtype], shape, dtype))
+            at += -(-spans[-1].bytes_in(wide=tensor.kind == "gradient") // PAGE) * PAGE
         all_spans.append(spans)
     return all_spans, at
 

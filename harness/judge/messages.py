@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import select
 import socket
-import time
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from harness.records.reasons import Reason
 from harness.records.schema import StoredCase
-from harness.worker.channel import BadMessageError
+from harness.worker.channel import Channel
 
 LONGEST_LINE = 1 << 18  # bytes; the longest honest one, of 64 calls on a GPU, takes a fifth
 Number = Annotated[int, Field(ge=0, lt=1 << 64)]
@@ -30,7 +27,6 @@ class JudgeMessage(BaseModel):
 class StartRunner(JudgeMessage):
     """To a runner, first: the judged `file`, or the name of a `peer`; it enters the sandbox before it loads either."""
 
-    kind: Literal["start"] = "start"
     case: StoredCase
     calls: MostCalls
     file: str | None = None
@@ -43,19 +39,14 @@ class StartRunner(JudgeMessage):
 class Prepare(JudgeMessage):
     """To a runner: prepare for the inputs that lie in its memory now, a backward for each call."""
 
-    kind: Literal["prepare"] = "prepare"
-
 
 class Go(JudgeMessage):
     """To a runner: make the calls of a stretch, one on each of the inputs."""
-
-    kind: Literal["go"] = "go"
 
 
 class Open(JudgeMessage):
     """To the reference, first."""
 
-    kind: Literal["open"] = "open"
     case: StoredCase
     calls: MostCalls
 
@@ -63,7 +54,6 @@ class Open(JudgeMessage):
 class Attach(JudgeMessage):
     """To the reference: the memory of a runner on a GPU, where that is not a descriptor."""
 
-    kind: Literal["attach"] = "attach"
     runner: Number
     handle: str
 
@@ -71,7 +61,6 @@ class Attach(JudgeMessage):
 class Draw(JudgeMessage):
     """To the reference: write inputs for a runner from a seed for each call; all of them, or those that are `fresh`."""
 
-    kind: Literal["draw"] = "draw"
     runner: Number
     seeds: list[Seed]
     fresh: bool
@@ -80,7 +69,6 @@ class Draw(JudgeMessage):
 class Reveal(JudgeMessage):
     """To the reference, on a GPU: hand the last draw to its runner."""
 
-    kind: Literal["reveal"] = "reveal"
     runner: Number
 
 
@@ -96,7 +84,6 @@ class AnswerPlace(JudgeMessage):
 class Commit(JudgeMessage):
     """To the reference, on a GPU: copy these answers now."""
 
-    kind: Literal["commit"] = "commit"
     runner: Number
     answers: list[list[AnswerPlace]] = Field(max_length=64)
 
@@ -107,7 +94,6 @@ class Compare(JudgeMessage):
     `in_place` says that dy may have been overwritten; `wide` names the gradients of each call that are fp32.
     """
 
-    kind: Literal["check"] = "check"
     which: list[int]
     wide: list[list[str]]
     in_place: bool
@@ -116,13 +102,10 @@ class Compare(JudgeMessage):
 class Calm(JudgeMessage):
     """To the reference, on a GPU: how long a known kernel takes now."""
 
-    kind: Literal["calm"] = "calm"
-
 
 class Ready(JudgeMessage):
     """The last request is done. From the reference: what it read, in `figures`."""
 
-    kind: Literal["ready"] = "ready"
     figures: dict[str, float] = Field(default={}, max_length=16)
     title: str = Field(default="", max_length=200)
 
@@ -130,7 +113,6 @@ class Ready(JudgeMessage):
 class RunnerReady(JudgeMessage):
     """From a runner, first: the layers that are in force, what it runs, and its memory on a GPU."""
 
-    kind: Literal["hello"] = "hello"
     layers: dict[str, bool] = Field(default={}, max_length=16)
     name: str = Field(max_length=100)
     in_place: bool = False
@@ -141,14 +123,12 @@ class RunnerReady(JudgeMessage):
 class Answered(JudgeMessage):
     """From a runner: where the gradients of each call lie."""
 
-    kind: Literal["done"] = "done"
     answers: list[list[AnswerPlace]] = Field(max_length=64)
 
 
 class Compared(JudgeMessage):
     """From the reference: what is wrong, rho by gradient, and a hash of the bits by gradient for each call."""
 
-    kind: Literal["checked"] = "checked"
     fault: Reason | None = None
     rho: dict[str, float] = {}
     hashes: list[dict[str, str]]
@@ -157,68 +137,24 @@ class Compared(JudgeMessage):
 class Failed(JudgeMessage):
     """From a runner: it cannot go on with an implementation."""
 
-    kind: Literal["failed"] = "failed"
     status: Literal["wrong", "crashed", "oom", "unsupported", "missing"]
     reason: Reason
 
 
-Request = Annotated[
-    StartRunner | Prepare | Go | Open | Attach | Draw | Reveal | Commit | Compare | Calm, Field(discriminator="kind")
-]
-Answer = Annotated[Ready | RunnerReady | Answered | Compared | Failed, Field(discriminator="kind")]
-REQUESTS: TypeAdapter[Any] = TypeAdapter(Request)
-ANSWERS: TypeAdapter[Any] = TypeAdapter(Answer)
+REQUESTS = (StartRunner, Prepare, Go, Open, Attach, Draw, Reveal, Commit, Compare, Calm)
+ANSWERS = (Ready, RunnerReady, Answered, Compared, Failed)
 
 
-class LineChannel:
-    """One end of a socket that carries a message a line; `schema` says which messages may come in."""
-
-    def __init__(self, end: socket.socket, schema: TypeAdapter[Any]) -> None:
-        self._end = end
-        self._schema = schema
-        self._read = b""
-
-    def send(self, message: JudgeMessage) -> None:
-        """Send a message; raises OSError where nobody reads."""
-        self._end.sendall(message.model_dump_json().encode() + b"\n")
-
-    def receive(self, timeout_s: float | None = None) -> Any:
-        """The next message, or None after `timeout_s`; raises EOFError at the end, BadMessageError for garbage."""
-        ends_s = None if timeout_s is None else time.monotonic() + timeout_s
-        while b"\n" not in self._read:
-            if len(self._read) > LONGEST_LINE:
-                raise BadMessageError
-            left_s = None if ends_s is None else max(0.0, ends_s - time.monotonic())
-            if not select.select([self._end], [], [], left_s)[0]:
-                return None
-            try:
-                came = os.read(self._end.fileno(), 1 << 16)
-            except ConnectionError:
-                came = b""
-            if not came:
-                raise EOFError
-            self._read += came
-        line, _, self._read = self._read.partition(b"\n")
-        try:
-            return self._schema.validate_json(line)
-        except ValidationError as error:
-            raise BadMessageError from error
-
-    def is_silent(self) -> bool:
-        """Whether nothing has come since the last message."""
-        return not self._read and not select.select([self._end], [], [], 0)[0]
-
-    def close(self) -> None:
-        """Close it."""
-        self._end.close()
+def channel_of(end: socket.socket, kinds: tuple[type[JudgeMessage], ...]) -> Channel[JudgeMessage]:
+    """One end of a socket, at which these kinds of messages may come in."""
+    return Channel(end, kinds, LONGEST_LINE)
 
 
-def serve(channel: LineChannel, answers: dict[str, Callable[[Any], JudgeMessage | None]]) -> None:
+def serve(channel: Channel[Any], answers: dict[type[Any], Callable[[Any], JudgeMessage]]) -> None:
     """Answer requests by their kind until the other end is closed."""
     try:
         while True:
-            request = channel.receive()
-            if (answer := answers[request.kind](request)) is not None:
-                channel.send(answer)
+            request = channel.receive(None)
+            channel.send(answers[type(request)](request))
     except (EOFError, OSError):
         return

@@ -10,12 +10,12 @@ import traceback
 
 from harness.judge import reference, runner
 from harness.judge.children import OWN_FOLDERS, end_with_parent
-from harness.judge.messages import REQUESTS, LineChannel
-from harness.worker import discovery
+from harness.judge.messages import REQUESTS, channel_of
+from harness.worker import discovery, rows
 
 PROGRAMS = {"runner": runner.run, "reference": reference.run}
 MOST_DESCRIPTORS = 8
-assert discovery, "imported for all"
+IMPORTED_FOR_ALL = (discovery, rows)
 
 
 def main() -> None:
@@ -54,7 +54,7 @@ def begin(middle: int, program: str, scratch: str, end: int, log: int, *memories
         os.dup2(log, stream)
     os.close(log)
     try:
-        PROGRAMS[program](LineChannel(socket.socket(fileno=end), REQUESTS), memories)
+        PROGRAMS[program](channel_of(socket.socket(fileno=end), REQUESTS), memories)
     except BaseException:
         traceback.print_exc()
         os._exit(1)

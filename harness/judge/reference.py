@@ -26,7 +26,6 @@ from harness.judge.messages import (
     Compared,
     Draw,
     JudgeMessage,
-    LineChannel,
     Open,
     Ready,
     Reveal,
@@ -35,6 +34,7 @@ from harness.judge.messages import (
 from harness.records.reasons import Reason
 from harness.verify import precision
 from harness.verify.determinism import fingerprint, same_bits
+from harness.worker.channel import Channel
 
 ENDLESS = 1e9  # rho of what is not finite
 CELLS = 256  # answers that chance may not make wrong together
@@ -111,7 +111,7 @@ class Reference:
                 by_name = {place.name: place for place in places}
                 for span in spans:
                     place = by_name[span.name]
-                    size = wide_size(span) if place.wide else span.size
+                    size = span.bytes_in(wide=place.wide)
                     source = memory.device_block(request.runner, place.handle, place.address, size)
                     self._answers[span.offset : span.offset + size].copy_(source)
             torch.cuda.synchronize()
@@ -168,7 +168,7 @@ class Reference:
         tensors: dict[str, torch.Tensor] = {}
         gradients = gradients_of(self.case)
         for span, gradient in zip(self._answer_spans[call], gradients, strict=True):
-            size = wide_size(span) if span.name in wide else span.size
+            size = span.bytes_in(wide=span.name in wide)
             dtype = torch.float32 if span.name in wide else torch_dtype(gradient.dtype_in(self.case))
             tensors[span.name] = self._answers[span.offset : span.offset + size].view(dtype).view(span.shape)
         return Grads.of(tensors)
@@ -207,15 +207,11 @@ def _hash(tensor: torch.Tensor) -> str:
     return hashlib.blake2b(tensor.view(torch.uint8).numpy().data, digest_size=16).hexdigest()
 
 
-def wide_size(span: memory.Span) -> int:
-    """The bytes of a gradient that was returned in fp32."""
-    return memory.ITEM_BYTES["fp32"] * (span.size // memory.ITEM_BYTES[span.dtype])
-
-
-def run(channel: LineChannel, memories: Sequence[int]) -> None:
+def run(channel: Channel[Any], memories: Sequence[int]) -> None:
     """Serve the parent; on a CPU `memories` are those of the runners' inputs, and that of the answers last."""
     torch.set_num_threads(1)
     reference = Reference(memories)
-    kinds = ("open", "attach", "draw", "reveal", "commit", "check", "calm")
+    answers = {Open: reference.open, Attach: reference.attach, Draw: reference.draw, Reveal: reference.reveal}
+    answers |= {Commit: reference.commit, Compare: reference.check, Calm: reference.calm}
     with torch.no_grad():
-        serve(channel, {kind: getattr(reference, kind) for kind in kinds})
+        serve(channel, answers)

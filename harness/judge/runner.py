@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from harness.cases import Grads, Inputs
 from harness.cases.tensors import gradients_of
@@ -16,14 +16,16 @@ from harness.judge.messages import (
     Answered,
     AnswerPlace,
     Failed,
+    Go,
     JudgeMessage,
-    LineChannel,
+    Prepare,
     Ready,
     RunnerReady,
     StartRunner,
     serve,
 )
 from harness.records.reasons import Reason, raised
+from harness.worker.channel import Channel
 
 NOTHING = "nothing"  # the implementation that does no work: what is left is the judge's own time
 Backward = Callable[[], Grads]
@@ -157,18 +159,17 @@ class Malformed(Exception):  # noqa: N818
 
 def failed(error: BaseException) -> Failed:
     """An exception as the outcome of an implementation."""
-    import torch
+    from harness.worker.rows import status_of
 
-    memory_short = isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
-    return Failed(status="oom" if memory_short else "crashed", reason=raised(error))
+    return Failed(status=status_of(error), reason=raised(error))
 
 
-def run(channel: LineChannel, memories: Sequence[int]) -> None:
+def run(channel: Channel[Any], memories: Sequence[int]) -> None:
     """Serve the parent at the other end of the channel."""
-    server = StretchServer(channel.receive(), memories)
+    server = StretchServer(cast("StartRunner", channel.receive(None)), memories)
     try:
         hello = server.open()
     except (Exception, SystemExit) as error:
         hello = Failed(status="crashed", reason=raised(error))
     channel.send(hello)
-    serve(channel, {"prepare": server.prepare, "go": server.go})
+    serve(channel, {Prepare: server.prepare, Go: server.go})

@@ -12,6 +12,7 @@ import os
 import random
 import secrets
 import time
+from collections import Counter
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -26,7 +27,6 @@ from harness.judge import memory
 from harness.judge.children import Child, JudgedError, Nursery, last_line, printable
 from harness.judge.messages import (
     Answered,
-    AnswerPlace,
     Attach,
     Calm,
     Commit,
@@ -83,11 +83,7 @@ class _Findings:
     stretches_us: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
     hashes: dict[tuple[int, int], tuple[int, dict[str, str]]] = field(default_factory=dict)
     differing_in: set[str] = field(default_factory=set[str])
-    given: int = 0
-    verified: int = 0
-    repeated: int = 0
-    differing: int = 0
-    differing_in_new_process: int = 0
+    counts: Counter[str] = field(default_factory=Counter[str])  # of answers, by the fields of `Answers`
     verify_s: float = 0.0
 
     def meet(self, hello: RunnerReady) -> None:
@@ -98,13 +94,12 @@ class _Findings:
 
     def answers(self) -> Answers:
         """How many answers there were."""
-        return Answers(**{name: getattr(self, name) for name in Answers.model_fields})
+        return Answers(**self.counts)
 
     def deterministic(self) -> Any:
         """What the answers to equal draws say."""
-        if self.differing:
-            return "no"
-        return "within a process" if self.differing_in_new_process else "yes" if self.repeated else None
+        said = {"differing": "no", "differing_in_new_process": "within a process", "repeated": "yes"}
+        return next((answer for count, answer in said.items() if self.counts[count]), None)
 
 
 @dataclass(frozen=True)
@@ -314,7 +309,7 @@ class Courtroom:
             raise JudgedError("tampered", Reason("bad_message", {"stage": "time"}))
         if not self._on_gpu:
             self._read_answers(judged.child, done)
-        found.given += self.calls
+        found.counts["given"] += self.calls
         self._compare(done, list(zip(seeds, drawn, strict=True)), sitting, found)
         return us
 
@@ -353,7 +348,7 @@ class Courtroom:
             raise JudgedError("tampered", Reason("bad_message", {"stage": "time"}))
         for call, places in enumerate(done.answers):
             for span, place in zip(self._answer_spans[call], places, strict=True):
-                spans.append((place.handle, place.address, place.address + _size(span, place)))
+                spans.append((place.handle, place.address, place.address + span.bytes_in(wide=place.wide)))
         spans.sort()
         for (handle, _, end), (other, begin, _) in pairwise(spans):
             if handle == other and begin < end:
@@ -366,8 +361,9 @@ class Courtroom:
             try:
                 for spans, places in zip(self._answer_spans, done.answers, strict=True):
                     for span, place in zip(spans, places, strict=True):
-                        content = os.pread(opened, _size(span, place), place.address)
-                        if len(content) != _size(span, place):
+                        size = span.bytes_in(wide=place.wide)
+                        content = os.pread(opened, size, place.address)
+                        if len(content) != size:
                             raise OSError
                         os.pwrite(self._memories[-1], content, span.offset)
                 return
@@ -384,7 +380,7 @@ class Courtroom:
         began_s = time.monotonic()
         checked: Compared = self._ask_reference(Compare(which=which, wide=wide, in_place=found.in_place))
         found.verify_s += time.monotonic() - began_s
-        found.verified += len(which)
+        found.counts["verified"] += len(which)
         found.rho = {name: max(rho, found.rho.get(name, 0.0)) for name, rho in checked.rho.items()} or found.rho
         if checked.fault is not None:
             raise JudgedError("wrong", checked.fault)
@@ -392,10 +388,9 @@ class Courtroom:
             first_in, first = found.hashes.setdefault(draw, (sitting, hashes))
             if first is hashes:
                 continue
-            found.repeated += 1
+            found.counts["repeated"] += 1
             if differing := {name for name in hashes if hashes[name] != first.get(name)}:
-                found.differing += first_in == sitting
-                found.differing_in_new_process += first_in != sitting
+                found.counts["differing" if first_in == sitting else "differing_in_new_process"] += 1
                 found.differing_in |= differing
 
     def _decide(self, found: _Findings) -> tuple[str, Reason | None]:
@@ -404,8 +399,9 @@ class Courtroom:
             us = speed.stretch_us / speed.calls
             fields = {"us": us, "least_us": speed.floor_us, "gbps": self._facts["gbps"]}
             return "impossible", Reason("impossible", fields)
-        if found.differing:
-            fields = {"differing": found.differing, "repeats": found.repeated, "tensors": sorted(found.differing_in)}
+        if differing := found.counts["differing"]:
+            repeats = found.counts["repeated"]
+            fields = {"differing": differing, "repeats": repeats, "tensors": sorted(found.differing_in)}
             return "nondeterministic", Reason("runs_differ", fields)
         peer_us = found.stretches_us[self._baseline]
         if min(peer_us) > SLOWED * self._quiet_us[self._baseline]:
@@ -436,7 +432,3 @@ class Courtroom:
 
     def _seed(self) -> int:
         return secrets.randbits(60)
-
-
-def _size(span: memory.Span, place: AnswerPlace) -> int:
-    return memory.ITEM_BYTES["fp32"] * (span.size // memory.ITEM_BYTES[span.dtype]) if place.wide else span.size

@@ -1,22 +1,22 @@
-"""Messages between the parent and its worker, as lines of JSON.
+"""Messages between the parent and a child that runs anybody's code, as lines of JSON.
 
-A worker runs anybody's code, which can write to its end too. A pickle from there could run code in the parent; a line
-that is no message ends the worker.
+Such code can write to its end too. A pickle from there could run code in the parent; a line that is no message ends the
+child.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterable
 from functools import cache
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
+from socket import socket
 from typing import Any, Generic, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from harness.worker.messages import Message
-
-M = TypeVar("M", bound=Message)
+M = TypeVar("M")
 LARGEST_BYTES = 64 << 20  # a row of hours of samples has a few MiB
 CHUNK_BYTES = 1 << 16
 
@@ -31,16 +31,17 @@ def _adapter(kind: type) -> TypeAdapter[Any]:
 
 
 class Channel(Generic[M]):
-    """One end of a duplex pipe, at which the dataclasses `kinds` arrive."""
+    """One end of a duplex pipe or a socket, at which the `kinds` arrive: dataclasses, or models of pydantic."""
 
-    def __init__(self, end: Connection, kinds: tuple[type[M], ...]) -> None:
+    def __init__(self, end: Connection | socket, kinds: Iterable[type[M]], largest_bytes: int = LARGEST_BYTES) -> None:
         self._end = end
+        self._largest_bytes = largest_bytes
         os.set_inheritable(end.fileno(), False)  # a program that a worker starts would hold it open
         self._kinds = {kind.__name__.encode(): kind for kind in kinds}
         self._came = bytearray()
         self.close = end.close
 
-    def send(self, message: Message) -> None:
+    def send(self, message: object) -> None:
         """Send a message; raises OSError where the other end is closed."""
         kind = type(message)
         left = memoryview(kind.__name__.encode() + b" " + _adapter(kind).dump_json(message) + b"\n")
@@ -56,16 +57,24 @@ class Channel(Generic[M]):
         searched = 0
         while (end := self._came.find(b"\n", searched)) < 0:
             searched = len(self._came)
-            if searched > LARGEST_BYTES:
-                raise BadMessageError(f"one of more than {LARGEST_BYTES >> 20} MiB")
-            if not self._end.poll(None if until_s is None else max(0.0, until_s - time.monotonic())):
+            if searched > self._largest_bytes:
+                raise BadMessageError(f"one of more than {self._largest_bytes} bytes")
+            if not wait([self._end], None if until_s is None else max(0.0, until_s - time.monotonic())):
                 return None
-            if not (chunk := os.read(self._end.fileno(), CHUNK_BYTES)):
+            try:
+                chunk = os.read(self._end.fileno(), CHUNK_BYTES)
+            except ConnectionError:  # a socket whose other end left something unread
+                chunk = b""
+            if not chunk:
                 raise EOFError
             self._came += chunk
         line = bytes(self._came[:end])
         del self._came[: end + 1]
         return self._parse(line)
+
+    def is_silent(self) -> bool:
+        """Whether nothing has come since the last message."""
+        return not self._came and not wait([self._end], 0)
 
     def _parse(self, line: bytes) -> M:
         name, _, body = line.partition(b" ")

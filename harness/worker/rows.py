@@ -6,6 +6,7 @@ import gc
 from collections.abc import Callable
 from contextlib import suppress
 from traceback import print_exception
+from typing import Literal
 
 import torch
 
@@ -99,7 +100,7 @@ def release(device: str) -> None:
         torch.cuda.empty_cache()
 
 
-def status_of(error: BaseException) -> Status:
+def status_of(error: BaseException) -> Literal["oom", "crashed"]:
     """The status that an exception gives a row: `oom` where memory was short, else `crashed`."""
     return "oom" if _is_out_of_memory(error) else "crashed"
 

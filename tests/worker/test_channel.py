@@ -13,7 +13,6 @@ from harness.records.reasons import Reason
 from harness.records.run_records import ImplRecord
 from harness.records.schema import Budget, ConditionsRecord, SelfTestRecord
 from harness.records.settings import Settings
-from harness.worker import channel
 from harness.worker.channel import BadMessageError, Channel
 from harness.worker.messages import (
     Aside,
@@ -86,14 +85,15 @@ def test_what_arrives_is_what_was_sent(ends, message):
         (b"x" * 3000, "one of more than"),
     ],
 )
-def test_what_is_no_message_is_refused(ends, monkeypatch, sent, fault):
-    monkeypatch.setattr(channel, "LARGEST_BYTES", 2000)
-    ours, theirs, end = ends
-    theirs.send(Done())
-    os.write(end.fileno(), sent)
-    assert ours.receive(0.0) == Done()
-    with pytest.raises(BadMessageError, match=f"^{fault}"):
-        ours.receive(0.0)
+def test_what_is_no_message_is_refused(sent, fault):
+    our_end, their_end = Pipe()
+    with our_end, their_end:
+        ours, theirs = Channel(our_end, KINDS, largest_bytes=2000), Channel(their_end, KINDS)
+        theirs.send(Done())
+        os.write(their_end.fileno(), sent)
+        assert ours.receive(0.0) == Done()
+        with pytest.raises(BadMessageError, match=f"^{fault}"):
+            ours.receive(0.0)
 
 
 def test_a_message_may_come_in_parts(ends):
