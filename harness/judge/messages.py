@@ -41,7 +41,9 @@ class Prepare(JudgeMessage):
 
 
 class Go(JudgeMessage):
-    """To a runner: make the calls of a stretch, one on each of the inputs."""
+    """To a runner: make the calls of a stretch, one on each of the inputs; the number cannot be known before."""
+
+    number: Seed
 
 
 class Open(JudgeMessage):
@@ -121,8 +123,9 @@ class RunnerReady(JudgeMessage):
 
 
 class Answered(JudgeMessage):
-    """From a runner: where the gradients of each call lie."""
+    """From a runner: where the gradients of each call lie, with the number of the request."""
 
+    number: Seed
     answers: list[list[AnswerPlace]] = Field(max_length=64)
 
 

@@ -79,7 +79,7 @@ class StretchServer:
             return failed(error)
         return Ready()
 
-    def go(self, _request: Any) -> JudgeMessage:
+    def go(self, request: Go) -> JudgeMessage:
         """Call each backward once, and say where the gradients lie."""
         try:
             self._copies: list[Any] = []
@@ -87,7 +87,8 @@ class StretchServer:
             self._answers += [backward() for backward in self._backwards]
             if self._case.device != "cpu":
                 self._wait()
-            return Answered(answers=[self._places(number, answer) for number, answer in enumerate(self._answers)])
+            places = [self._places(call, answer) for call, answer in enumerate(self._answers)]
+            return Answered(number=request.number, answers=places)
         except Malformed as fault:
             return Failed(status="wrong", reason=fault.reason)
         except Exception as error:
@@ -98,7 +99,7 @@ class StretchServer:
 
         torch.cuda.synchronize()
 
-    def _places(self, number: int, answer: Any) -> list[AnswerPlace]:
+    def _places(self, call: int, answer: Any) -> list[AnswerPlace]:
         """The places of one call's gradients; `answer` keeps them alive until the next stretch."""
         import torch
 
@@ -110,7 +111,7 @@ class StretchServer:
             asked = torch_dtype(gradient.dtype_in(self._case))
             fits = type(tensor) is torch.Tensor and tensor.shape == gradient.shape(self._case)
             if not fits or tensor.dtype not in (asked, torch.float32) or tensor.device.type != self._case.device:
-                raise Malformed(self._fault(number, answer))
+                raise Malformed(self._fault(call, answer))
             if not tensor.is_contiguous():
                 tensor = tensor.contiguous()
                 self._copies.append(tensor)  # in the time of the one who returned it
@@ -120,10 +121,10 @@ class StretchServer:
             places.append(AnswerPlace(name=gradient.name, address=address, handle=handle, wide=tensor.dtype != asked))
         return places
 
-    def _fault(self, number: int, answer: Any) -> Reason:
+    def _fault(self, call: int, answer: Any) -> Reason:
         from harness.verify.precision import malformed
 
-        return malformed(self._inputs[number], answer) or Reason("not_grads", {"type": type(answer).__name__})
+        return malformed(self._inputs[call], answer) or Reason("not_grads", {"type": type(answer).__name__})
 
     def _nothing(self, inputs: Inputs) -> Grads:
         import torch

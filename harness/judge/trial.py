@@ -323,10 +323,11 @@ class Courtroom:
         """From the moment when a stopped process goes on until it says that it is done and is stopped again."""
         child = seat.child
         child.check_stood_still()
+        go = Go(number=self._seed())
         began = time.perf_counter_ns()
         if self._on_gpu:
             self._ask_reference(Reveal(runner=seat.number))
-        child.channel.send(Go())
+        child.channel.send(go)
         child.go_on()
         done = child.answer(self.settings.time_limit_s, "time")
         child.stop()
@@ -337,6 +338,8 @@ class Courtroom:
         us = (time.perf_counter_ns() - began) / 1e3
         child.settle()
         self._expect(done, Answered)
+        if done.number != go.number:  # one for an earlier stretch
+            raise JudgedError("tampered", Reason("bad_message", {"stage": "time"}))
         self._check_places(done)
         return us, done
 
