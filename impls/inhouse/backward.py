@@ -11,6 +11,7 @@ import torch
 from . import bound
 from .checks import IS_CHECKED, between_marks
 from .device import gpu_of, name_of
+from .graph_memory import beside_captures
 from .launch import Launch
 from .problem import LAUNCHES, SM_MARGIN, Dtype, Problem, margin_of_environment
 from .regimes.choice import choose
@@ -97,6 +98,7 @@ def backward_with_extras(
     return _decided(given, extras, decided_by, launched)
 
 
+@beside_captures()
 def _decided(
     given: tuple[Any, ...], extras: Extras, decided_by: tuple[Any, ...], launched: list[Any] | None
 ) -> NormGradients:

@@ -34,11 +34,8 @@ class KernelCall:
 
         Raises ValueError where there is no GPU and Triton does not interpret.
         """
-        from .graph_memory import beside_captures  # needs torch
-
         try:
-            with beside_captures():
-                return self.kernel[self.grid](*self.args, **self.options)
+            return self.kernel[self.grid](*self.args, **self.options)
         except RuntimeError as error:
             if "active driver" not in str(error):
                 raise

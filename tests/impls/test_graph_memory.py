@@ -8,8 +8,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from impls.inhouse import graph_memory
+from harness.cases import make_inputs
+from impls.inhouse import backward, graph_memory
 from impls.inhouse.graph_memory import Capture, is_posted, outside_of_pools, piece, post_when_gone, prepare
+from tests.impls.inhouse_cases import cpu_case, gradients
 
 CPU = torch.device("cpu")
 CUDA = torch.device("cuda", 0)
@@ -211,13 +213,15 @@ def test_the_number_of_a_stream_is_cudas(monkeypatch):
 
 
 def test_another_threads_capture_is_not_broken(monkeypatch):
-    """What is unsafe beside a capture is allowed for as long as a launch takes, but to a thread that captures."""
+    """What is unsafe beside a capture is allowed for as long as a first call takes, but to a thread that captures."""
     fake = FakeDriver()
     monkeypatch.setattr(graph_memory, "driver", lambda: (fake, c_library()))
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
-    with graph_memory.beside_captures():
-        assert fake.mode == graph_memory.RELAXED
+    modes, output = [], backward.output
+    monkeypatch.setattr(backward, "output", lambda *args: modes.append(fake.mode) or output(*args))
+    gradients(make_inputs(cpu_case("rms", 3, 8), seed=1))
+    assert {*modes} == {graph_memory.RELAXED}
     assert fake.mode == 0
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
     with graph_memory.beside_captures():

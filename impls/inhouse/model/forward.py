@@ -26,6 +26,7 @@ import triton.language as tl
 
 from .. import bound
 from ..formula import factor
+from ..graph_memory import beside_captures
 from ..launch import KernelCall, power_of_two
 from ..tensors import as_rows, check, output, rounded, rows_or_heads, unit_of
 from .operands import LIKE_X, NormOptions, Operands, Outputs
@@ -41,8 +42,12 @@ def norm_forward(operands: Operands, options: NormOptions) -> Outputs:
     three. Raises ValueError for anything else, as `norm_backward` does.
     """
     kept: Any = bound.restart(operands.given, "forward", options)
-    if kept is not None:
-        return Outputs(*kept)
+    return _decided(operands, options) if kept is None else Outputs(*kept)
+
+
+@beside_captures()
+def _decided(operands: Operands, options: NormOptions) -> Outputs:
+    """The outputs by a launch that is decided now, and kept for calls like this one."""
     x, z = operands.x, operands.z
     check_operands(operands, options)
     cols = x.shape[-1]
