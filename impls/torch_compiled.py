@@ -66,14 +66,16 @@ def prepare(inputs: Inputs, variant: Compilation) -> Callable[[], Grads]:
     compiled = _compiled(_layout_alone(inputs.case), inputs.x.shape, inputs.x.stride(), variant)
     given = inputs.tensors()
     leaves = {name: given[name] for name in ("x", "weight", "bias", "weight1", "bias1", "z") if name in given}
-    masks = {name: given[name] for name in ("mask", "mask1") if name in given}
-    leaves |= {name.replace("mask", "branch"): torch.zeros_like(inputs.x) for name in masks}
+    constants = {name: given[name] for name in ("mask", "mask1") if name in given}
+    leaves |= {name.replace("mask", "branch"): torch.zeros_like(inputs.x) for name in constants}
+    if "frozen" in inputs.case.features:
+        constants |= {name: leaves.pop(name) for name in ("weight", "bias", "weight1", "bias1") if name in leaves}
     leaves = {name: leaf.detach().requires_grad_() for name, leaf in leaves.items()}
     nothing = torch.zeros((), dtype=inputs.x.dtype, device=inputs.x.device)
     upstream = [given[name] for name in ("dy", "dy1", "dres") if name in given]
     # Donated buffers are reused by the backward, which could then run only once.
     with functorch_config.patch(donated_buffer=False), inductor_config.patch(variant.settings):
-        outputs = compiled.forward(**leaves, **masks, nothing=nothing)
+        outputs = compiled.forward(**leaves, **constants, nothing=nothing)
 
         def backward() -> Grads:
             gradients = torch.autograd.grad(outputs, list(leaves.values()), upstream, retain_graph=True)

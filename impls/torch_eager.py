@@ -7,11 +7,14 @@ from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness.cases import Grads, Inputs, NormCase
 from harness.cases.unfused import prepare as with_operators
 from harness.cases.variants import FEATURES
+
+if TYPE_CHECKING:
+    import torch
 
 name = "torch-eager"
 version = 0
@@ -44,7 +47,7 @@ def notes(case: NormCase) -> list[str]:
 
 
 def prepare(inputs: Inputs) -> Callable[[], Grads]:
-    return with_operators(inputs, _plain)
+    return with_operators(inputs, _plain, ["frozen"])
 
 
 def _plain(inputs: Inputs) -> Callable[[], Grads]:
@@ -59,7 +62,7 @@ def _layer(inputs: Inputs) -> Callable[[], Grads]:
     x, weight, bias, dy, cols = inputs.x, inputs.weight, inputs.bias, inputs.dy, [inputs.case.cols]
     _, mean, rstd = torch.ops.aten.native_layer_norm.default(x, cols, weight, bias, inputs.eps)
     backward = torch.ops.aten.native_layer_norm_backward.default
-    wanted = [True, weight is not None, bias is not None]
+    wanted = [True, *_wanted(inputs, weight, bias)]
     return lambda: Grads(*backward(dy, x, cols, mean, rstd, weight, bias, wanted))
 
 
@@ -71,7 +74,7 @@ def _rms(inputs: Inputs) -> Callable[[], Grads]:
     x, weight, dy, cols = inputs.x, inputs.weight, inputs.dy, [inputs.case.cols]
     _, rstd = torch.ops.aten._fused_rms_norm.default(x, cols, weight, inputs.eps)
     backward = torch.ops.aten._fused_rms_norm_backward.default
-    wanted = [True, weight is not None]
+    wanted = [True, *_wanted(inputs, weight)]
     return lambda: Grads(*backward(dy, x, cols, rstd, weight, wanted))
 
 
@@ -79,8 +82,8 @@ def _rms_through_autograd(inputs: Inputs) -> Callable[[], Grads]:
     import torch
 
     x = inputs.x.detach().requires_grad_()
-    weight = inputs.weight.detach().requires_grad_() if inputs.weight is not None else None
-    leaves = [leaf for leaf in (x, weight) if leaf is not None]
+    (is_learned,), weight = _wanted(inputs, inputs.weight), inputs.weight
+    leaves = [x, *([weight := weight.detach().requires_grad_()] if weight is not None and is_learned else [])]
     y = torch.nn.functional.rms_norm(x, (inputs.case.cols,), weight, inputs.eps)
 
     def backward() -> Grads:
@@ -88,6 +91,11 @@ def _rms_through_autograd(inputs: Inputs) -> Callable[[], Grads]:
         return Grads(dx, parameters[0] if parameters else None)
 
     return backward
+
+
+def _wanted(inputs: Inputs, *parameters: torch.Tensor | None) -> list[bool]:
+    """Which parameters get a gradient."""
+    return [each is not None and "frozen" not in inputs.case.features for each in parameters]
 
 
 def _torch_release() -> tuple[int, ...]:

@@ -94,7 +94,8 @@ def torch_device(case: NormCase) -> torch.device:
 
 def configs(case: NormCase) -> dict[str, dict[str, Any]]:
     """The launch chosen for a case, and launches near it that may be faster on the device here, as plain fields."""
-    if not case.rows or INPUT_KINDS[case.inputs].layout != "contiguous" or unsupported(case):
+    tuned = case.rows and "frozen" not in case.features and INPUT_KINDS[case.inputs].layout == "contiguous"
+    if not tuned or unsupported(case):
         return {}
     if os.environ.get(LAUNCHES):
         raise ValueError(f"launches are compared with those that are chosen without a file; unset {LAUNCHES}")
@@ -160,7 +161,7 @@ def launching(inputs: Inputs, launch: Launch | None = None, *, sm_margin: int | 
     mean, rstd = statistics_of(inputs)
     given = inputs.dy, inputs.x, inputs.weight, mean, rstd
     options: dict[str, Any] = {"has_bias": inputs.bias is not None, "zero_centred": case.zero_centred}
-    options |= {"sm_margin": sm_margin, "launch": launch}
+    options |= {"dx_alone": "frozen" in case.features, "sm_margin": sm_margin, "launch": launch}
 
     def backward(launched: list[Any] | None = None) -> Grads:
         return Grads(*norm_backward(*given, **options, launched=launched))
@@ -170,7 +171,7 @@ def launching(inputs: Inputs, launch: Launch | None = None, *, sm_margin: int | 
         more = {name: each for name, each in found._asdict().items() if name in found._fields[3:] and each is not None}
         return Grads(*found[:3], more)
 
-    return backward_with if set(case.features) - {"qk"} else backward
+    return backward_with if set(case.features) - {"qk", "frozen"} else backward
 
 
 def statistics_of(inputs: Inputs) -> tuple[torch.Tensor | None, torch.Tensor]:

@@ -65,6 +65,11 @@ def _when(*features: str, having: Literal["weight", "bias"] | None = None) -> Ca
     return lambda case: set(features) <= set(case.features) and (having is None or getattr(case, having))
 
 
+def _learned(*features: str, having: Literal["weight", "bias"]) -> Callable[[NormCase], bool]:
+    """The same of a parameter that has a gradient."""
+    return lambda case: "frozen" not in case.features and _when(*features, having=having)(case)
+
+
 def _is_gated(case: NormCase) -> bool:
     return case.gate_first or "gated-norm-first" in case.features
 
@@ -95,12 +100,12 @@ TABLE: tuple[CaseTensor, ...] = (
     CaseTensor("mean", "statistic", "per row", "fp32", lambda case: case.norm == "layer"),
     CaseTensor("rstd", "statistic", "per row", "fp32"),
     CaseTensor("dx", "gradient", "activation", "case", heading="dx"),
-    CaseTensor("dweight", "gradient", "per column", "weight", _when(having="weight"), heading="dw"),
-    CaseTensor("dbias", "gradient", "per column", "weight", _when(having="bias"), heading="db"),
+    CaseTensor("dweight", "gradient", "per column", "weight", _learned(having="weight"), heading="dw"),
+    CaseTensor("dbias", "gradient", "per column", "weight", _learned(having="bias"), heading="db"),
     CaseTensor("dbranch", "gradient", "activation", "case", _when("dropout"), heading="da"),
     CaseTensor("dbranch1", "gradient", "activation", "case", _when("dropout", "parallel-tied"), heading="da1"),
-    CaseTensor("dweight1", "gradient", "per column", "weight", _when("parallel", having="weight"), heading="dw1"),
-    CaseTensor("dbias1", "gradient", "per column", "weight", _when("parallel", having="bias"), heading="db1"),
+    CaseTensor("dweight1", "gradient", "per column", "weight", _learned("parallel", having="weight"), heading="dw1"),
+    CaseTensor("dbias1", "gradient", "per column", "weight", _learned("parallel", having="bias"), heading="db1"),
     CaseTensor("dz", "gradient", "activation", "case", _is_gated, heading="dz"),
 )
 

@@ -200,8 +200,10 @@ class WithTorch(Implementation):
     def notes(self, case: NormCase) -> list[str]:
         """Those of what is left, and what torch does."""
         left = self._left_of(case)
-        does = [feature for feature in case.features if feature not in left.features]
+        does = [feature for feature in case.features if feature not in (*left.features, "frozen")]
         notes = [*super().notes(left), *([f"torch's elementwise operators do {', '.join(does)}"] if does else [])]
+        if "frozen" in case.features and "frozen" not in left.features:
+            notes.append("computes the gradients of parameters too, which are dropped")
         if left.weight != case.weight:
             notes.append("is handed a weight of ones, whose gradient is dropped")
         if left.zero_centred != case.zero_centred:

@@ -19,6 +19,7 @@ FEATURES: dict[str, str] = {
     "qk": "the rows are heads of a slice of a projection, so that x has two row strides",
     "gated": "y = norm(x * silu(z)): dz as well",
     "gated-norm-first": "y = norm(x) * silu(z): dz as well",
+    "frozen": "no parameter has a gradient: dx alone, and what else has rows (--gradients dx)",
 }
 PARAMETERS = ("no weight", "zero-centred weight")  # of a plain norm, where they are not the usual ones
 IMPLIED = {"dropout": "residual", "parallel-tied": "residual"}

@@ -42,6 +42,8 @@ def cases_on(device: DeviceKind, settings: Settings, memory_bytes: int | None = 
     else:
         shapes = SHAPES[device] if from_catalogue else suite.shapes if suite else parse_shapes(settings.shapes or "")
         cases = _of_shapes(shapes, suite, device, settings)
+    if settings.gradients == "dx":
+        cases = [replace(case, features=(*case.features, "frozen")) for case in cases]
     if settings.timed:
         return cases
     kinds = parse_inputs(settings.inputs)

@@ -45,7 +45,10 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
     variant: str | None = Field(
         default=None,
         description="what is around the norm: plain, residual, dropout, parallel, parallel-tied, qk, gated, "
-        "gated-norm-first; a,b is each, a+b both together (default: plain, or the suite's)",
+        "gated-norm-first, frozen; a,b is each, a+b both together (default: plain, or the suite's)",
+    )
+    gradients: Literal["all", "dx"] = Field(
+        default="all", description="dx leaves those of parameters out, as where weights are frozen: all or dx"
     )
     eps: float = Field(default=1e-5, description="added to the variance")
     inputs: str = Field(default="all", description="kinds of inputs, such as normal,mean-*")

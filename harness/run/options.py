@@ -17,9 +17,9 @@ from harness.errors import UsageError
 from harness.records.settings import Settings, in_words
 from harness.run.invocation import Invocation
 
-CASES = ("suite", "shapes", "norm", "variant", "dtype", "weight_dtype", "weight", "bias", "zero_centred", "eps")
+CASES = ("suite", "shapes", "norm", "variant", "gradients", "dtype", "weight_dtype", "weight", "bias", "zero_centred")
 MACHINE_OPTIONS = ("device", "out", "allow_others", "time_limit_s")
-RUN_OPTIONS = (*CASES, *MACHINE_OPTIONS, "impls", "impl_files", "seed", "resume", "compile_ahead")
+RUN_OPTIONS = (*CASES, "eps", *MACHINE_OPTIONS, "impls", "impl_files", "seed", "resume", "compile_ahead")
 TIMED = ("tuned_files", "baseline", "flush", "context", "holder", "quick", "processes", "twice", "cross_check")
 BENCH = (*RUN_OPTIONS, *TIMED)  # without those of a fleet
 # The help has these first, in this order, and the others in a panel for experts.

@@ -72,6 +72,9 @@ def test_other_parameters_are_tried_where_none_was_typed():
     cases = cases_on("cuda", Settings(timed=False))
     assert {case.eps for case in cases if case.inputs == "small-x"} == {1e-5, 1e-12, 1e-6, 1e-3}
     assert not_tried(cases) == ["variants (--variant)", "x in fp16 or fp32 (--dtype)"]
+    frozen = cases_on("cuda", Settings(timed=False, gradients="dx"))
+    assert {case.features for case in frozen} == {("frozen",)}
+    assert len(frozen) == len(cases)
     typed = cases_on("cuda", Settings(timed=False, eps=1e-6))
     assert {case.eps for case in typed} == {1e-6}
     assert "no weight (--no-weight)" in not_tried(typed)

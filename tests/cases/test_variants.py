@@ -81,6 +81,7 @@ TRAFFIC = {
     "qk": (2, 0, 1),
     "gated": (3, 0, 2),
     "gated-norm-first": (3, 0, 2),
+    "frozen": (2, 0, 1),
 }
 
 

@@ -46,6 +46,14 @@ def test_the_adapter_answers_for_its_cases(monkeypatch):
     assert "TRITON_INTERPRET" in triton_inhouse.unsupported(inputs.case)
 
 
+def test_of_frozen_weights_dx_alone_is_computed():
+    inputs, residual = (
+        make_inputs(cpu_case("rms", 5, 24, features=each), 3) for each in (["frozen"], ["frozen", "residual"])
+    )
+    assert prepare(inputs)().tensors().keys() == prepare(residual)().tensors().keys() == {"dx"}
+    assert torch.equal(prepare(inputs)().dx, gradients(inputs)[0])
+
+
 def test_configs_are_the_choice_and_its_neighbours():
     offered = configs(CASE)
     problem, gpu = problem_of(CASE), gpu_of(torch.device("cpu"))
@@ -56,7 +64,9 @@ def test_configs_are_the_choice_and_its_neighbours():
     assert offered["default"] | {"warps": 2} == offered["warps=2"]
 
 
-@pytest.mark.parametrize("change", [{"inputs": "strided-x"}, {"cols": 131073}, {"rows": 0}], ids=str)
+@pytest.mark.parametrize(
+    "change", [{"inputs": "strided-x"}, {"cols": 131073}, {"rows": 0}, {"features": ("frozen",)}], ids=str
+)
 def test_no_config_where_nothing_is_to_be_tuned(change):
     assert configs(dataclasses.replace(CASE, **change)) == {}
 
