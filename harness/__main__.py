@@ -223,6 +223,9 @@ def gate(
         list[Path] | None, typer.Option("--impl", help="the file of an adapter in the run, which confirms it")
     ] = None,
     tuned: Annotated[list[Path] | None, typer.Option("--tuned", help="the file of `tune` in the run")] = None,
+    comment: Annotated[
+        Path | None, typer.Option(help="also write `report --format pr` with these verdicts to a file")
+    ] = None,
 ) -> None:
     """Judge a results file against limits; exit 0 pass, 1 regressed, 3 inconclusive, 2 nothing measured.
 
@@ -232,6 +235,7 @@ def gate(
         options = "--processes, --out, --resume, --allow-others, --impl and --tuned"
         raise UsageError(f"{options} are of the run that confirms; add --confirm")
     runs = [load(path) for path in results]
+    import reports
     from harness.analysis.verdicts import exit_code
     from harness.gate.confirm import confirm as measure_again
     from harness.gate.judge import judge, not_judged, only
@@ -245,6 +249,8 @@ def gate(
     for why, words in not_judged(run, limits, judged).items():
         sys.stdout.write(f"{why}: {', '.join(words)}\n")
     sys.stdout.flush()  # the verdicts so far are shown even if measuring again fails
+    if comment:
+        reports.write_comment(run, judged, comment)
     if confirm:
         invocation = Invocation(out=out, resume=resume, allow_others=allow_others, command=command_line())
         files = {"impl_files": tuple(impl or ()), "tuned_files": tuple(tuned or ())}
@@ -255,6 +261,8 @@ def gate(
         if confirmed is not None:
             judged, path = confirmed
             sys.stdout.write(f"\nMeasured again: {path}\n\n{verdicts.render(judged)}")
+            if comment:
+                reports.write_comment(run, judged, comment)
     raise typer.Exit(exit_code(judged))
 
 

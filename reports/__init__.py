@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from harness.analysis.comparison import Comparison, compare
+from harness.analysis.verdicts import Verdict
 from harness.errors import UsageError
 from harness.records.contexts import COLD
 from harness.records.file import Results
@@ -93,6 +94,11 @@ def write_compared(runs: Sequence[Comparison], form: str, out: Path | None = Non
 def render_compared(runs: Sequence[Comparison], form: str, impl: str | None = None) -> str:
     """The text of a report of compared files."""
     return COMPARED[form](runs, impl)
+
+
+def write_comment(run: Results, verdicts: Sequence[Verdict], out: Path) -> None:
+    """Write what a pull request's comment says of a run and a gate's verdicts on it."""
+    _put(pull_request.render(compare(run), verdicts=verdicts), out)
 
 
 def _put(text: str, out: Path | None) -> None:

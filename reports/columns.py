@@ -14,6 +14,7 @@ from typing import Any
 from harness.analysis.case_comparison import CaseComparison, Entry, Standing
 from harness.analysis.checks import worst_error
 from harness.analysis.comparison import Comparison
+from harness.analysis.revisions import change
 from harness.cases import NormCase
 from harness.cases.tensors import gradients_of
 from harness.cases.tensors import headings as short_names
@@ -29,11 +30,15 @@ OF_A_PLAIN_CASE = [gradient.name for gradient in gradients_of(NormCase("layer", 
 
 @dataclass(frozen=True)
 class Row:
-    """The subject of a row: an implementation on a case. `entry` is None where the case has no row of it."""
+    """The subject of a row: an implementation on a case. `entry` is None where the case has no row of it.
+
+    `outcome` is a gate's on it, where there is one.
+    """
 
     comparison: Comparison
     case: CaseComparison
     entry: Entry | None
+    outcome: str | None = None
 
 
 def _plain(value: Any) -> str:
@@ -233,6 +238,13 @@ def _two_decimals(value: float | None) -> str:
     return figures.percent(value, 2)
 
 
+def _memory(row: Row) -> Cell:
+    """The extra memory, and base's where that is another."""
+    mine, of_base = (entry.peak_extra_bytes if entry else None for entry in (row.entry, _baseline(row)))
+    was = f" (base {figures.size(of_base)})" if None not in (mine, of_base) and mine != of_base else ""
+    return Cell(figures.size(mine) + was, mine)
+
+
 def _baseline(row: Row) -> Entry | None:
     return row.case.entry(row.comparison.baseline)
 
@@ -282,6 +294,9 @@ _OF_ENTRY = (
     _of_entry("speedup_low", "at least", lambda e: e.speedup.low if e.speedup else None, figures.plain_ratio),
     _of_entry("speedup_high", "at most", lambda e: e.speedup.high if e.speedup else None, figures.plain_ratio),
     _of_entry("verdict", "verdict", lambda entry: entry.verdict, left=True, drop=2),
+    Column("change", "verdict", lambda row: change(row.case, row.entry), left=True),
+    Column("gate", "gate", lambda row: row.outcome, left=True),
+    Column("memory", "extra memory", lambda _: None, shown=_memory),
     _of_entry("bandwidth_gbps", "GB/s", lambda entry: entry.bandwidth_gbps, figures.gbps, drop=8),
     _of_entry("percent_of_add", "% add", lambda entry: entry.percent_of_add, figures.percent, drop=3),
     _of_entry("percent_of_copy", "% copy", lambda entry: entry.percent_of_copy, figures.percent),
@@ -325,6 +340,7 @@ MARKDOWN = _names(
 MARKDOWN_UNTIMED = _names("impl status rho_each determinism peak_extra_bytes kernels notes")
 # A line a case, about one implementation.
 PULL_REQUEST = _names("case base_us ranked_us speedup verdict peak_extra_bytes right_and_bits")
+HEAD_AND_BASE = _names("case base_us ranked_us speedup change gate memory right_and_bits")
 PULL_REQUEST_UNTIMED = _names("case status rho_each determinism")
 # What is asked for first stands first, and on a narrow screen.
 HTML = _names(
@@ -332,6 +348,7 @@ HTML = _names(
 )
 HTML_CASES = _names("case speedup fastest median_us lead next base_us add_us failed")
 _NOT_IN_CSV = _names(
-    "context short_case fastest lead next failed base_us ranked_us determinism same_bits right_and_bits rhos rho_worst"
+    "context short_case fastest lead next failed base_us ranked_us determinism same_bits right_and_bits rhos rho_worst "
+    "change gate memory"
 )
 CSV = (*(name for name in COLUMNS if name not in _NOT_IN_CSV), "errors")

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
-from harness.analysis.case_comparison import Entry
 from harness.analysis.comparison import Comparison
+from harness.analysis.verdicts import Verdict
 from harness.defaults import OWN_IMPL
 from harness.errors import UsageError
 from reports import columns, figures
 from reports.columns import Row
 from reports.markdown_writer import code, escape, write_table
-from reports.parts import answers, caveats, conditions, reasons, training_step
+from reports.parts import answers, caveats, conditions, head, reasons, training_step
 from reports.parts.geomeans import norms_side_by_side
 
 MOST_LINES = 60
@@ -19,11 +20,15 @@ MOST_DETAILS = 20  # lines between <details> and </details>, so that the cases k
 LONGEST_LINE = 600
 
 
-def render(comparison: Comparison, impl: str | None = None) -> str:
+def render(comparison: Comparison, impl: str | None = None, verdicts: Sequence[Verdict] = ()) -> str:
     """The text, about `impl`: by default those of `--impl` files, the project's own kernel, or the fastest on average.
 
-    Raises UsageError where these results have no implementation of that name.
+    Of a `compare` run it is about head, with the `verdicts` of a gate. Raises UsageError where these results have no
+    implementation of that name.
     """
+    name = head.head_of(comparison)
+    if name and impl in (None, name):
+        return _head_and_base(comparison, name, verdicts)
     subjects = _subjects(comparison, impl)
     headlines = [_headline(comparison, subject) for subject in (subjects if comparison.timed else subjects[:1])]
     lead = [figures.one_line(headline, len(headline)) for headline in headlines]  # never cut: it says who is wrong
@@ -33,7 +38,28 @@ def render(comparison: Comparison, impl: str | None = None) -> str:
     step = [line for subject in subjects for line in _in_a_training_step(comparison, subject)]
     bottom = ["", *step, *([budget, ""] if budget else []), *_details(comparison, subjects), *_reproduce(comparison)]
     room = MOST_LINES - len(top) - len(bottom)
-    return "\n".join([*top, *_cases(comparison, subjects, room), *bottom]) + "\n"
+    names = columns.PULL_REQUEST if comparison.timed else columns.PULL_REQUEST_UNTIMED
+    if len(subjects) > 1:
+        names, headings = (names[0], "impl", *names[1:]), {}
+    else:
+        headings = {"ranked_us": f"{subjects[0]} us"}
+    rows = [Row(comparison, case, case.entry(subject)) for case in comparison.cases for subject in subjects]
+    return "\n".join([*top, *_table(rows, room, names, headings), *bottom]) + "\n"
+
+
+def _head_and_base(comparison: Comparison, name: str, verdicts: Sequence[Verdict]) -> str:
+    """The text of a `compare` run: right or wrong, faster or slower, all failures, the cases, folded the conditions."""
+    texts = (f"**{head.summary(comparison, name)}**", head.gate(verdicts), head.commits(comparison))
+    lines = [*head.failures(comparison, name), *(f"**{each}**" for each in head.warnings(comparison))]
+    top = [line for text in texts if text for line in (escape(figures.one_line(text, len(text))), "")]
+    top += [*(f"- {escape(figures.one_line(line, len(line)))}" for line in lines), *([""] if lines else [])]
+    made = [*_reproduce(comparison), "", conditions.error_budget(comparison)]
+    bottom = ["", "<details><summary>Conditions</summary>", "", *made, "", "</details>"]
+    outcomes = head.outcomes(verdicts, name)
+    rows = [Row(comparison, case, case.entry(name), outcomes.get(case.case.key)) for case in comparison.cases]
+    headings = {"base_us": "base us", "ranked_us": "head us"}
+    table = _table(rows, MOST_LINES - len(top) - len(bottom), columns.HEAD_AND_BASE, headings)
+    return "\n".join([*top, *table, *bottom]) + "\n"
 
 
 def _subjects(comparison: Comparison, impl: str | None) -> list[str]:
@@ -64,23 +90,18 @@ def _headline(comparison: Comparison, subject: str) -> str:
     return answers.headline(comparison, subject) + against
 
 
-def _cases(comparison: Comparison, subjects: Sequence[str], room: int) -> list[str]:
+def _table(rows: Sequence[Row], room: int, names: Sequence[str], headings: Mapping[str, str]) -> list[str]:
     """The table, in at most `room` lines; where rows are left out, those that are slower or have no time stay."""
-    rows = [Row(comparison, case, case.entry(subject)) for case in comparison.cases for subject in subjects]
     fitting = room - 2  # the heads
-    left_out = 0
+    cut: list[str] = []
     if len(rows) > fitting:
         fitting -= 2  # an empty line and the line that says so
-        rows.sort(key=lambda row: _weight(row.entry))
-        left_out = len(rows) - fitting
-        rows = rows[:fitting]
-    names = columns.PULL_REQUEST if comparison.timed else columns.PULL_REQUEST_UNTIMED
-    if len(subjects) > 1:
-        names, headings = (names[0], "impl", *names[1:]), {}
-    else:
-        headings = {"ranked_us": f"{subjects[0]} us"}
-    lines = write_table(columns.table_of(names, rows, headings)).splitlines()
-    return [*lines, "", f"… {left_out} more in report"] if left_out else lines
+        rows = sorted(rows, key=_weight)
+        speed = columns.COLUMNS["change" if "change" in names else "verdict"]
+        counts = Counter(speed.cell(row).text.replace(figures.NOTHING, "no verdict") for row in rows[fitting:])
+        words = ", ".join(f"{number} {word}" for word, number in counts.items())
+        cut = ["", f"… {len(rows) - fitting} more in report: {words}"]
+    return [*write_table(columns.table_of(names, rows[:fitting], headings)).splitlines(), *cut]
 
 
 def _in_a_training_step(comparison: Comparison, subject: str) -> list[str]:
@@ -99,10 +120,12 @@ def _in_a_training_step(comparison: Comparison, subject: str) -> list[str]:
     ]
 
 
-def _weight(entry: Entry | None) -> int:
-    if entry is None or entry.standing in ("failed", "unranked"):
+def _weight(row: Row) -> int:
+    entry = row.entry
+    if entry is None or entry.standing in ("failed", "unranked") or entry.other_bits:
         return 0
-    return {"slower": 0, "same": 1}.get(entry.verdict or "", 2)
+    words = (row.outcome, entry.verdict)
+    return next((n for n, word in enumerate(("REGRESSED", "slower", "INCONCLUSIVE", "same"), 1) if word in words), 5)
 
 
 def _details(comparison: Comparison, subjects: Sequence[str]) -> list[str]:
@@ -110,7 +133,7 @@ def _details(comparison: Comparison, subjects: Sequence[str]) -> list[str]:
     lines = write_table(norms_side_by_side(comparison)).splitlines()
     failures = sorted(reasons.failure_lines(comparison), key=lambda failure: failure.split(":")[0] not in subjects)
     if failures:
-        lines += [*([""] if lines else []), *(f"- {escape(figures.one_line(failure, 200))}" for failure in failures)]
+        lines += [*([""] if lines else []), *(f"- {escape(failure)}" for failure in failures)]
     if not lines:
         return []
     if len(lines) > MOST_DETAILS:

@@ -15,7 +15,7 @@ from reports import figures
 from reports.labels import counted_label
 from reports.parts.caveats import caveats, context_named, interference, nothing_ranked
 
-_HOW: dict[Status, str] = {
+HOW: dict[Status, str] = {
     "ok": "right on",
     "nondeterministic": "nondeterministic on",
     "unsupported": "refuses",
@@ -65,7 +65,7 @@ def correctness(comparison: Comparison, impl: str | None = None) -> str:
     failed: Counter[tuple[str, Status]] = Counter(
         (entry.impl, entry.status) for case in comparison.cases for entry in case.of("failed")
     )
-    parts = [f"{name} {_HOW[status]} {number}" for (name, status), number in failed.items()]
+    parts = [f"{name} {HOW[status]} {number}" for (name, status), number in failed.items()]
     return f"{text} Failed: {', '.join(parts)}." if parts else text
 
 
@@ -138,9 +138,9 @@ def geomeans(comparison: Comparison, impl: str) -> str:
 def _outcomes_text(outcomes: Sequence[Outcome]) -> str:
     """The outcomes of one implementation with their numbers of cases; only its failures, where there are any."""
     counts = tally(outcomes)
-    failed = [f"{_HOW[status]} {counts[status]}" for status in FAILED if counts[status]]
+    failed = [f"{HOW[status]} {counts[status]}" for status in FAILED if counts[status]]
     passed: tuple[Status, ...] = ("ok", "nondeterministic", "unsupported")
-    return ", ".join(failed or [f"{_HOW[status]} {counts[status]}" for status in passed if counts[status]])
+    return ", ".join(failed or [f"{HOW[status]} {counts[status]}" for status in passed if counts[status]])
 
 
 def no_fastest(case: CaseComparison) -> str:

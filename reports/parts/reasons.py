@@ -38,11 +38,12 @@ class Failure:
     cases: int = 1
 
 
-def failure_lines(comparison: Comparison) -> list[str]:
-    """One sentence for each way in which an implementation did not pass."""
+def failure_lines(comparison: Comparison, width: int = 160) -> list[str]:
+    """One sentence for each way in which an implementation did not pass, its reason in at most `width` characters."""
     return [
         f"{failure.impl}: {failure.status} in {figures.count(len(failure.cases), 'case')} "
-        f"({'in the first: ' if failure.varies else ''}{figures.one_line(failure.reason)}): {', '.join(failure.cases)}"
+        f"({'in the first: ' if failure.varies else ''}{figures.one_line(failure.reason, width)}): "
+        f"{', '.join(failure.cases)}"
         for failure in comparison.summary.failures
     ]
 

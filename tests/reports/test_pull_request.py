@@ -3,10 +3,24 @@ import dataclasses
 import pytest
 
 from harness.analysis.comparison import compare
+from harness.analysis.verdicts import Loss, Subject, Verdict
+from harness.cases import NormCase
 from harness.errors import UsageError
-from harness.records.run_records import ImplRecord
+from harness.records.reasons import Reason
+from harness.records.run_records import ImplRecord, SideRecord
 from reports.formats.pull_request import MOST_LINES, render
-from tests.results_factory import helpers, many, mixed, results, row, thorough, verified_only
+from tests.results_factory import (
+    helpers,
+    in_processes,
+    many,
+    mixed,
+    results,
+    row,
+    thorough,
+    twin,
+    verification,
+    verified_only,
+)
 
 FILES = {"mixed": mixed, "many": many, "verified_only": verified_only, "thorough": thorough}
 
@@ -81,3 +95,101 @@ def test_what_was_not_timed_is_not_called_fastest_in_none():
     assert render(comparison).startswith("quack: right 1 of 1, same bits 1 of 1. quack is fastest in 1 of 1 case")
     found = render(comparison, "triton-inhouse")
     assert found.startswith("triton-inhouse: right 1 of 1, same bits 1 of 1. triton-inhouse was not timed here.")
+
+
+BASE, HEAD = "mine@base", "mine@head"
+NEVER_NOISY = (1.0, 1.0, 1.0)
+
+
+def compared(heads, rows=1024, noise=NEVER_NOISY):
+    """A `compare` run in three processes: base takes 50 us, and each head is a row on a case of its own."""
+    measured = []
+    for number, of_head in enumerate(heads):
+        case = NormCase("rms", rows + number, 4096)
+        head = row(HEAD, case=case, **of_head)
+        measured += [row(BASE, 50.0, case), head, twin(BASE, 50.0, case, off=0.001, shift=0)]
+    bias = {(HEAD, "impl", process): scale for process, scale in enumerate(noise)}
+    file = results(*in_processes(*measured, scales=NEVER_NOISY, bias=bias), baseline=BASE, names=(BASE, HEAD))
+    sides = [SideRecord(word=word, commit=letter * 40) for word, letter in (("base", "b"), ("head", "c"))]
+    return compare(dataclasses.replace(file, run=file.run.model_copy(update={"sides": sides})))
+
+
+def states():
+    """Two cases of a head in each state, with what the comment has to say first and in the row of the second case."""
+    wrong = {"status": "wrong", "reason": "dx is off by rho 9.1"}
+    loose = {"us": 50.0, "status": "nondeterministic", "verification": verification(differing_in=["dweight"])}
+    again = "times as fast as base over 2 cases."
+    return {
+        "good": (
+            [{"us": 40.0}] * 2,
+            f"right on 2 of 2, same bits on 2 of 2, faster on 2 of 2: 1.250 [1.250, 1.250] {again}",
+        ),
+        "same": (
+            [{"us": 50.0}] * 2,
+            f"right on 2 of 2, same bits on 2 of 2, same on 2 of 2: 1.000 [1.000, 1.000] {again}",
+        ),
+        "slower": (
+            [{"us": 50.0}, {"us": 60.0}],
+            f"right on 2 of 2, same bits on 2 of 2, slower on 1 of 2, same on 1 of 2: 0.913 [0.913, 0.913] {again}",
+        ),
+        "wrong": (
+            [{"us": 50.0}, wrong],
+            "wrong on 1 of 2, right on 1 of 2, same bits on 1 of 1, same on 1 of 2: "
+            "1.000 [1.000, 1.000] times as fast as base over 1 case.",
+        ),
+        "nondeterministic": ([{"us": 50.0}, loose], "other bits on 1 of 2, same on 2 of 2"),
+        "crashed": ([{"status": "crashed", "reason": "RuntimeError: x | y"}] * 2, "crashed on 2 of 2."),
+        "refuses": ([{"status": "unsupported", "reason": "too wide"}] * 2, "right on 0 of 2, refuses 2 of 2."),
+    }
+
+
+@pytest.mark.parametrize("state", states())
+def test_first_line_of_a_head_in_each_state(state):
+    heads, says = states()[state]
+    text = lines(compared(heads))
+    assert text[0].startswith("**mine: ")
+    assert text[0].endswith("**")
+    assert says in text[0]
+    assert text[2] == "Base is commit bbbbbbbbbbbb, head is commit cccccccccccc, on NVIDIA H200."
+    assert any(line.startswith(f"- {HEAD}: ") for line in text) == (state in ("wrong", "crashed"))
+
+
+def test_a_noisy_head_is_not_called_the_same():
+    text = lines(compared([{"us": 50.0}] * 2, noise=(1.0, 1.1, 0.91)))
+    assert "same bits on 2 of 2, too noisy to tell on 2 of 2: 1.0 [0.8, 1.3] times as fast" in text[0]
+    assert sum("too noisy to tell" in line for line in text if line.startswith("| rms-")) == 2
+
+
+def test_of_100_cases_all_failures_are_named_and_slower_cases_are_shown():
+    heads = [{"us": 50.0}] * 79 + [{"us": 60.0}]
+    heads += [{"status": "crashed", "reason": f"RuntimeError: {'x' * 200} {word}"} for word in "abcdefghijklmnopqrst"]
+    comparison = compared(heads)
+    text = lines(comparison)
+    assert len(text) <= MOST_LINES
+    assert "crashed on 20 of 100, right on 80 of 100" in text[0]
+    failed = " ".join(line for line in text if line.startswith(f"- {HEAD}: "))
+    assert [case.case.key for case in comparison.cases[80:] if f"x {case.case.key}" in failed] == []
+    assert [case.case.key for case in comparison.cases[80:] if case.case.key not in failed] == []
+    shown = [line for line in text if line.startswith("| rms-")]
+    assert sum("slower" in line for line in shown) == 1
+    assert f"… {100 - len(shown)} more in report: {100 - len(shown)} same" in text
+
+
+def test_a_gate_has_a_line_and_a_column():
+    comparison = compared([{"us": 60.0}, {"us": 50.0}, {"status": "wrong", "reason": "off"}])
+    slow, same, wrong = (case.case for case in comparison.cases)
+    subject, loss = Subject("regression", "", (HEAD, BASE)), Loss(0.83, 0.82, 0.84, 0.02, 0.0, 0.0)
+    verdicts = [
+        Verdict(subject, slow, "REGRESSED", Reason("slower"), loss=loss),
+        Verdict(subject, same, "PASS", Reason("not_slower"), loss=loss),
+        Verdict(subject, wrong, "REGRESSED", Reason("text", {"text": "mine@head is wrong: off"})),
+        Verdict(subject, None, "INCONCLUSIVE", Reason("maybe_slower_on_the_whole"), loss=loss),
+    ]
+    text = render(comparison, verdicts=verdicts)
+    assert text.splitlines()[2] == (
+        "Gate: 1 REGRESSED (slower by more than delta), 1 REGRESSED, "
+        "1 INCONCLUSIVE (geomean 0.830 [0.820, 0.840]: may be slower by more than delta on the whole), 1 PASS."
+    )
+    cells = [[cell.strip() for cell in line.split("|")] for line in text.splitlines() if line.startswith("| rms-")]
+    assert [row[6] for row in cells] == ["REGRESSED", "PASS", "REGRESSED"]
+    assert text.count("off") == 1
