@@ -59,8 +59,12 @@ def _install_light(session: nox.Session, *more: str) -> None:
     _install(session, *EDITABLE)
 
 
-def _run_module(session: nox.Session, module: str, *arguments: str, **options: Any) -> None:
-    session.run(_python(session), "-m", module, *arguments, external=True, **options)
+def _run_module(
+    session: nox.Session, module: str, *arguments: str, env: dict[str, str] | None = None, **options: Any
+) -> None:
+    """Run a module, which may write bytecode: torch is installed without any, and compiling it takes seconds."""
+    env = {**(env or {}), "PYTHONDONTWRITEBYTECODE": ""}
+    session.run(_python(session), "-m", module, *arguments, external=True, env=env, **options)
 
 
 def _normbwd(session: nox.Session, command: str, light: bool = False) -> None:

@@ -10,6 +10,7 @@ if __name__ == "__main__":  # what follows takes a second to import, in which an
 
     interrupts.main()  # imports this file under its own name, and exits
 
+import gc
 import signal
 import sys
 import time
@@ -29,7 +30,7 @@ from harness.engine_version import ENGINE_VERSION
 from harness.errors import UnavailableError, UsageError, printable
 from harness.interrupts import Interrupts
 from harness.records.contexts import COLD
-from harness.records.file import load
+from harness.records.file import Results, load
 from harness.records.schema import RANKED
 from harness.run.invocation import Invocation
 from harness.run.opening import refuse_folder
@@ -144,6 +145,13 @@ def tune(invocation: Invocation) -> None:
         raise typer.Exit(code)
 
 
+def _load_all(paths: Sequence[Path]) -> list[Results]:
+    """The files, which stay in memory: the collector need not look through them again and again."""
+    runs = [load(path) for path in paths]
+    gc.freeze()
+    return runs
+
+
 @app.command()
 def report(
     results: Annotated[
@@ -177,7 +185,7 @@ def report(
     subject = subject or impl
     if subject is not None and form != "pr":
         raise UsageError(f"--subject {subject}: is of --format pr; add that, or leave --subject out")
-    runs = [load(path) for path in results]
+    runs = _load_all(results)
     import reports  # not before a file that cannot be read is refused
 
     reports.write(runs, form, out, baseline=baseline, impl=subject, context=context)
@@ -234,7 +242,7 @@ def gate(
     if not confirm and (processes is not None or out is not None or resume or allow_others or impl or tuned):
         options = "--processes, --out, --resume, --allow-others, --impl and --tuned"
         raise UsageError(f"{options} are of the run that confirms; add --confirm")
-    runs = [load(path) for path in results]
+    runs = _load_all(results)
     import reports
     from harness.analysis.verdicts import exit_code
     from harness.gate.confirm import confirm as measure_again

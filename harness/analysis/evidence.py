@@ -125,6 +125,7 @@ def against_samples(pair: Paired) -> Reason | None:
     third = len(logs) // 3
     if (drift := abs(median(logs[-third:]) - median(logs[:third]))) > MOST_DRIFT:
         return Reason("drifts", {"percent": 100 * drift})
-    if (bursts := sum(abs(log - pair.median_log) > FAR_OFF for log in logs) / len(logs)) > MOST_BURSTS:
+    middle = pair.median_log
+    if (bursts := sum(abs(log - middle) > FAR_OFF for log in logs) / len(logs)) > MOST_BURSTS:
         return Reason("bursts", {"off_percent": 100 * FAR_OFF, "percent": 100 * bursts})
     return None

@@ -34,7 +34,7 @@ GRAVEST_FIRST: tuple[Status, ...] = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Joined:
     """The rows of one implementation (or of one helper) on one case, in order of process.
 
@@ -45,6 +45,7 @@ class Joined:
     rows: tuple[RowRecord, ...]
     t0_us: Mapping[int, float] = field(default_factory=dict[int, float])
     set_aside: frozenset[int] = frozenset()
+    pairs_with: dict[Joined, list[Paired]] = field(default_factory=dict["Joined", list[Paired]], init=False, repr=False)
 
     @property
     def impl(self) -> str:
@@ -306,8 +307,13 @@ def ratio(base: Joined | None, other: Joined | None) -> Ratio:
 
 
 def interleaved(base: Joined, other: Joined) -> list[Paired]:
-    """Both results paired in every process that timed them in the same blocks, even where no ratio may be formed."""
-    return paired(base.timing_by_process, other.timing_by_process)
+    """Both results paired in every process that timed them in the same blocks, even where no ratio may be formed.
+
+    They are paired once: a ratio, its interference and the lead ask for the same ones.
+    """
+    if other not in base.pairs_with:
+        base.pairs_with[other] = paired(base.timing_by_process, other.timing_by_process)
+    return base.pairs_with[other]
 
 
 def band(case: JoinedCase, baseline: str | None) -> float | None:

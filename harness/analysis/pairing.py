@@ -26,15 +26,15 @@ class Paired:
     """Two results in one process: their samples in us over the blocks that both have, in order of the blocks."""
 
     process: int
-    base_us: tuple[float, ...]
-    other_us: tuple[float, ...]
+    base_us: Sequence[float]
+    other_us: Sequence[float]
 
     @property
     def speedup(self) -> Ratio:
         """The speedup of other over base; raises IncomparableError where a sample is not a positive number."""
         return speedup(self.base_us, self.other_us)
 
-    @cached_property
+    @property
     def logs(self) -> NDArray[np.float64]:
         """The log speedup of each block."""
         return np.log(np.divide(self.base_us, self.other_us))
@@ -68,7 +68,7 @@ def speedups(pairs: Sequence[Paired]) -> list[Ratio]:
     """The speedup in each process; that of one process alone has its interval, as that of several is not made of it."""
     if len(pairs) == 1:
         return [pairs[0].speedup]
-    return [Ratio(math.exp(pair.median_log), 0.0, math.inf, pair.logs.size) for pair in pairs]
+    return [Ratio(math.exp(pair.median_log), 0.0, math.inf, len(pair.base_us)) for pair in pairs]
 
 
 def time_interval(timings: Sequence[Timing]) -> Interval:
@@ -88,12 +88,13 @@ def _why_apart(one: Timing, two: Timing) -> Reason | None:
         return Reason("different_groups", {"groups": [one.group, two.group]})
     if one.flush != two.flush:
         return Reason("different_flushes", {"flushes": [one.flush, two.flush]})
-    return Reason("no_common_block") if set(one.blocks).isdisjoint(two.blocks) else None
+    apart = one.blocks != two.blocks and set(one.blocks).isdisjoint(two.blocks)
+    return Reason("no_common_block") if apart else None
 
 
 def _pair(process: int, base: Timing, other: Timing) -> Paired:
     if base.blocks == other.blocks == sorted(base.blocks):  # of nearly all
-        return Paired(process, tuple(base.samples_us), tuple(other.samples_us))
+        return Paired(process, base.samples_us, other.samples_us)
     base_us, other_us = (dict(zip(timing.blocks, timing.samples_us, strict=True)) for timing in (base, other))
     common = sorted(base_us.keys() & other_us.keys())
-    return Paired(process, tuple(base_us[block] for block in common), tuple(other_us[block] for block in common))
+    return Paired(process, [base_us[block] for block in common], [other_us[block] for block in common])

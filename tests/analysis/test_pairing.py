@@ -32,7 +32,7 @@ def test_samples_are_paired_by_block_number():
     base = Timing(group="g", flush="clean", samples_us=[10.0, 20.0, 40.0], blocks=[0, 1, 3])
     other = Timing(group="g", flush="clean", samples_us=[20.0, 10.0, 7.0], blocks=[3, 1, 2])
     (pair,) = paired({4: base}, {4: other})
-    assert (pair.process, pair.base_us, pair.other_us) == (4, (20.0, 40.0), (10.0, 20.0))
+    assert (pair.process, pair.base_us, pair.other_us) == (4, [20.0, 40.0], [10.0, 20.0])
     assert (pair.speedup.value, pair.speedup.blocks) == (pytest.approx(2.0), 2)
     assert (math.exp(pair.median_log), pair.ratio_of_medians) == pytest.approx((2.0, 2.0))
 
