@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 PAGE = 4096
 IPC_HANDLE_BYTES = 64
+GATE_BYTES = PAGE  # at the end of a runner's block: a word that opens its queue, then one that says the queue is done
+WORD_BYTES = 4
+UNTIL_EQUAL = 1  # CU_STREAM_WAIT_VALUE_EQ
 LAZY_PEER_ACCESS = 1  # the only flag that cuIpcOpenMemHandle takes
 
 
@@ -138,6 +141,23 @@ def device_block(runner: int, handle: str, offset: int, size: int) -> torch.Tens
     if offset + size > whole:
         raise ValueError("outside of the allocation")
     return torch.as_tensor(_Bytes(base + offset, size), device="cuda")
+
+
+def wait_for(address: int, word: int) -> None:
+    """Let the current stream wait until 32 bits of a GPU's memory are so; raises where the driver cannot."""
+    _on_stream("cuStreamWaitValue32_v2", address, word, UNTIL_EQUAL)
+
+
+def write(address: int, word: int) -> None:
+    """Let the current stream write 32 bits, after all that was queued before."""
+    _on_stream("cuStreamWriteValue32_v2", address, word, 0)
+
+
+def _on_stream(name: str, address: int, word: int, flags: int) -> None:
+    import torch
+
+    stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+    _call(name, stream, ctypes.c_uint64(address), ctypes.c_uint32(word), ctypes.c_uint(flags))
 
 
 def reset_persisting_lines() -> None:

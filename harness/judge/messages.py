@@ -13,6 +13,8 @@ from harness.records.schema import StoredCase
 from harness.worker.channel import Channel
 
 LONGEST_LINE = 1 << 18  # bytes; the longest honest one, of 64 calls on a GPU, takes a fifth
+LATE = "late"  # what the reference says of a stretch that did not end
+STRETCH_LIMIT_S = 30.0
 Number = Annotated[int, Field(ge=0, lt=1 << 64)]
 Seed = Annotated[int, Field(ge=0, lt=1 << 62)]
 MostCalls = Annotated[int, Field(ge=1, le=64)]
@@ -41,9 +43,18 @@ class Prepare(JudgeMessage):
 
 
 class Go(JudgeMessage):
-    """To a runner: make the calls of a stretch, one on each of the inputs; the number cannot be known before."""
+    """To a runner: make the calls of a stretch, one on each of the inputs; the number cannot be known before.
+
+    With `queued`, on a GPU, they wait there until the word of the number opens the gate.
+    """
 
     number: Seed
+    queued: bool = False
+
+    @property
+    def word(self) -> int:
+        """32 bits of the number, never 0."""
+        return 1 + self.number % 0x7FFFFFFF
 
 
 class Open(JudgeMessage):
@@ -68,12 +79,6 @@ class Draw(JudgeMessage):
     fresh: bool
 
 
-class Reveal(JudgeMessage):
-    """To the reference, on a GPU: hand the last draw to its runner."""
-
-    runner: Number
-
-
 class AnswerPlace(JudgeMessage):
     """Where a gradient lies: an address of the runner's, or an offset from a handle of CUDA IPC; `wide` is fp32."""
 
@@ -81,6 +86,17 @@ class AnswerPlace(JudgeMessage):
     address: Number
     handle: str = Field(default="", max_length=100)
     wide: bool = False
+
+
+class Reveal(JudgeMessage):
+    """To the reference, on a GPU: hand the last draw to its runner, and open the gate.
+
+    With the `answers` of calls that are queued behind it: how long these take from here, by this process's own events.
+    """
+
+    runner: Number
+    word: int
+    answers: list[list[AnswerPlace]] = Field(default=[], max_length=64)
 
 
 class Commit(JudgeMessage):
@@ -113,13 +129,14 @@ class Ready(JudgeMessage):
 
 
 class RunnerReady(JudgeMessage):
-    """From a runner, first: the layers that are in force, what it runs, and its memory on a GPU."""
+    """From a runner, first: the layers that are in force, what it runs, its memory on a GPU, whether calls can wait."""
 
     layers: dict[str, bool] = Field(default={}, max_length=16)
     name: str = Field(max_length=100)
     in_place: bool = False
     version: int = 0
     handle: str = Field(default="", max_length=100)
+    queues: bool = False
 
 
 class Answered(JudgeMessage):

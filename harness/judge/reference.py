@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,11 +15,13 @@ from typing import Any
 import torch
 
 from harness.cases import Grads, Inputs, NormCase, make_inputs, torch_dtype
-from harness.cases.tensors import OUTPUT_GRADIENTS, gradients_of, inputs_of
+from harness.cases.tensors import OUTPUT_GRADIENTS, inputs_of
 from harness.cases.traffic import moved_bytes, shortest_possible_us
 from harness.devices import detect, read_facts
 from harness.judge import memory
 from harness.judge.messages import (
+    LATE,
+    STRETCH_LIMIT_S,
     Attach,
     Calm,
     Commit,
@@ -36,11 +39,14 @@ from harness.verify import precision
 from harness.verify.determinism import fingerprint, same_bits
 from harness.worker.channel import Channel
 
+_CHANCE = secrets.SystemRandom()  # a fork of this process may know the state of any other
 ENDLESS = 1e9  # rho of what is not finite
 CELLS = 256  # answers that chance may not make wrong together
 RATE_BYTES = 1 << 26
 GENEROUS = 4.0  # a CPU's rate of reading may be so many times what one large read shows: part may lie in its cache
 FLUSH_BYTES = 1 << 26  # on a CPU; on a GPU by the profile
+HOLD_CYCLES = 6_000_000  # of a GPU's clock: until all that is timed is queued here
+SAMPLED_ROWS = 64  # of each answer, read before the clock stops
 CALM_BYTES, CALM_FILLS = 1 << 29, 16  # some milliseconds, longer than a GPU gives one process at a time
 
 
@@ -58,8 +64,11 @@ class Reference:
         self._spans, size = memory.layout(self.case, request.calls, "input", "statistic")
         self._answer_spans, answer_size = memory.layout(self.case, request.calls, "gradient")
         self._slots: dict[int, Any] = {}
+        self._gates: dict[int, int] = {}
+        self._samples: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
         if self._on_gpu:
             self._answers = torch.empty(answer_size, dtype=torch.uint8, device="cuda")
+            self._side = torch.cuda.Stream()
         else:
             *inputs, answers = self._memories
             self._slots = {number: self._tensors(memory.host_block(each, size)) for number, each in enumerate(inputs)}
@@ -72,7 +81,9 @@ class Reference:
         torch.cuda.synchronize()
         memory.forget(request.runner)
         size = memory.layout(self.case, self._calls, "input", "statistic")[1]
-        self._slots[request.runner] = self._tensors(memory.device_block(request.runner, request.handle, 0, size))
+        block = memory.device_block(request.runner, request.handle, 0, size + memory.GATE_BYTES)
+        self._slots[request.runner] = self._tensors(block)
+        self._gates[request.runner] = block.data_ptr() + size
         return Ready()
 
     def draw(self, request: Draw) -> JudgeMessage:
@@ -94,26 +105,63 @@ class Reference:
         return Ready()
 
     def reveal(self, request: Reveal) -> JudgeMessage:
-        """Hand the last draw of dy to its runner."""
+        """Hand the last draw of dy to its runner and open its gate; time what is queued behind that."""
+        try:
+            sources = self._sources(request)
+        except (ValueError, RuntimeError, KeyError) as error:
+            return Ready(title=str(error)[:200])
+        at = {2: [_CHANCE.randrange(self.case.rows) for _ in range(SAMPLED_ROWS)], 1: list(range(self.case.cols))}
+        rows = {dimensions: torch.tensor(each, device=self.case.device) for dimensions, each in at.items()}
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        _CHANCE.shuffle(sources)
+        self._empty_caches()
+        gate = self._gates[request.runner]
+        torch.cuda._sleep(HOLD_CYCLES)  # pyright: ignore[reportPrivateUsage]
+        begin.record()
         self._hand_over(request.runner, OUTPUT_GRADIENTS)
-        torch.cuda.synchronize()
-        return Ready()
+        memory.write(gate, request.word)
+        if sources:
+            memory.wait_for(gate + memory.WORD_BYTES, request.word)
+        self._samples = [
+            (answer, rows[source.dim()], source.index_select(0, rows[source.dim()])) for answer, source in sources
+        ]
+        end.record()
+        ends_s = time.monotonic() + STRETCH_LIMIT_S
+        while not end.query():
+            if time.monotonic() > ends_s:
+                with torch.cuda.stream(self._side):
+                    memory.write(gate + memory.WORD_BYTES, request.word)
+                return Ready(title=LATE)
+            time.sleep(0.0002)
+        return Ready(figures={"us": begin.elapsed_time(end) * 1e3})
 
     def _hand_over(self, runner: int, names: Sequence[str]) -> None:
+        """By kernels: beside a copy engine a runner's kernels could begin before the rest of dy is there."""
         for slots, inputs in zip(self._slots[runner], self._drawn[runner], strict=True):
             for name in (name for name in names if name in slots):
-                slots[name].copy_(inputs.tensors()[name])
+                torch.bitwise_or(_as_integers(inputs.tensors()[name]), 0, out=_as_integers(slots[name]))
+
+    def _sources(self, request: Reveal | Commit) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Where each answer is to be kept, and where it lies in its runner; raises for a place that is none."""
+        found: list[tuple[torch.Tensor, torch.Tensor]] = []
+        for call, places in enumerate(request.answers):
+            by_name = {place.name: place for place in places}
+            for span in self._answer_spans[call]:
+                place = by_name[span.name]
+                size = span.bytes_in(wide=place.wide)
+                source = memory.device_block(request.runner, place.handle, place.address, size)
+                answer = self._answer(span, wide=place.wide)
+                found.append((answer, source.view(answer.dtype).view(answer.shape)))
+        return found
 
     def commit(self, request: Commit) -> JudgeMessage:
-        """Copy the answers of a stretch on a GPU; a place that is none leaves NaN."""
+        """Copy the answers of a stretch on a GPU, and put in what was read before the clock stopped."""
         try:
-            for spans, places in zip(self._answer_spans, request.answers, strict=True):
-                by_name = {place.name: place for place in places}
-                for span in spans:
-                    place = by_name[span.name]
-                    size = span.bytes_in(wide=place.wide)
-                    source = memory.device_block(request.runner, place.handle, place.address, size)
-                    self._answers[span.offset : span.offset + size].copy_(source)
+            for answer, source in self._sources(request):
+                answer.copy_(source)
+            for answer, rows, early in self._samples:
+                answer.index_copy_(0, rows, early)
+            self._samples = []
             torch.cuda.synchronize()
         except (ValueError, RuntimeError, KeyError) as error:
             return Ready(title=str(error)[:200])
@@ -165,13 +213,11 @@ class Reference:
         return None
 
     def _grads(self, call: int, wide: set[str]) -> Grads:
-        tensors: dict[str, torch.Tensor] = {}
-        gradients = gradients_of(self.case)
-        for span, gradient in zip(self._answer_spans[call], gradients, strict=True):
-            size = span.bytes_in(wide=span.name in wide)
-            dtype = torch.float32 if span.name in wide else torch_dtype(gradient.dtype_in(self.case))
-            tensors[span.name] = self._answers[span.offset : span.offset + size].view(dtype).view(span.shape)
-        return Grads.of(tensors)
+        return Grads.of({span.name: self._answer(span, wide=span.name in wide) for span in self._answer_spans[call]})
+
+    def _answer(self, span: memory.Span, *, wide: bool) -> torch.Tensor:
+        dtype = torch.float32 if wide else torch_dtype(span.dtype)
+        return self._answers[span.offset : span.offset + span.bytes_in(wide=wide)].view(dtype).view(span.shape)
 
     def _read_device(self) -> Ready:
         """The device's name, the time that no backward can beat, and the time that its traffic takes at that rate."""
@@ -198,6 +244,11 @@ class Reference:
                 torch.cuda.synchronize()
             times_us.append((time.perf_counter_ns() - begun) / 1e3)
         return min(times_us)
+
+
+def _as_integers(tensor: torch.Tensor) -> torch.Tensor:
+    """The same bits, so that no NaN or -0.0 changes."""
+    return tensor.view({1: torch.uint8, 2: torch.int16, 4: torch.int32}[tensor.itemsize])
 
 
 def _hash(tensor: torch.Tensor) -> str:

@@ -5,7 +5,9 @@ All that it says can be forged: the parent believes the bytes that lie in its me
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -46,8 +48,13 @@ class StretchServer:
         import torch
 
         spans, size = memory.layout(self._case, start.calls, "input", "statistic")
+        queues = False
         if gpu:
-            self._block = torch.zeros(size, dtype=torch.uint8, device="cuda")
+            self._block = torch.zeros(size + memory.GATE_BYTES, dtype=torch.uint8, device="cuda")
+            self._gate = self._block.data_ptr() + size
+            with suppress(RuntimeError, AttributeError):  # a driver that cannot
+                memory.wait_for(self._gate, 0)
+                queues = True
         else:
             self._block = memory.host_block(self._memories[0], size)
         tensors = [memory.views(self._block, each) for each in spans]
@@ -55,10 +62,12 @@ class StretchServer:
         self._implementation = self._load()
         handle = memory.exported(self._block.data_ptr())[0] if gpu else ""
         if self._implementation is None:
-            return RunnerReady(layers=layers, name=NOTHING, handle=handle)
+            return RunnerReady(layers=layers, name=NOTHING, handle=handle, queues=queues)
         own = self._implementation
         in_place, version = bool(own.in_place), int(own.version)
-        return RunnerReady(layers=layers, name=own.name, in_place=in_place, version=version, handle=handle)
+        return RunnerReady(
+            layers=layers, name=own.name, in_place=in_place, version=version, handle=handle, queues=queues
+        )
 
     def prepare(self, _request: Any) -> JudgeMessage:
         """Prepare the implementation for each of the inputs."""
@@ -75,6 +84,7 @@ class StretchServer:
             if why := implementation.unsupported(self._case):
                 return Failed(status="unsupported", reason=Reason("unsupported", {"text": why}))
             self._backwards = [implementation.prepare(each.views()) for each in self._inputs]
+            gc.freeze()  # a collection in a stretch takes as long for a peer as for one that imports more
         except Exception as error:
             return failed(error)
         return Ready()
@@ -84,8 +94,12 @@ class StretchServer:
         try:
             self._copies: list[Any] = []
             self._answers: list[Any] = []  # of the last stretch: their memory is free for this one
+            if request.queued:
+                memory.wait_for(self._gate, request.word)
             self._answers += [backward() for backward in self._backwards]
-            if self._case.device != "cpu":
+            if request.queued:
+                memory.write(self._gate + memory.WORD_BYTES, request.word)
+            elif self._case.device != "cpu":
                 self._wait()
             places = [self._places(call, answer) for call, answer in enumerate(self._answers)]
             return Answered(number=request.number, answers=places)

@@ -26,6 +26,8 @@ from harness.errors import UnavailableError
 from harness.judge import memory
 from harness.judge.children import Child, JudgedError, Nursery, last_line, printable
 from harness.judge.messages import (
+    LATE,
+    STRETCH_LIMIT_S,
     Answered,
     Attach,
     Calm,
@@ -53,7 +55,8 @@ FEWEST_CALLS = 3
 MOST_CALLS = {"cpu": 6, "cuda": 24}
 START_LIMIT_S = 180.0
 LEAST_OVERHEADS = 1.5
-QUIET_STRETCHES, SLOWED = 4, 1.25
+UNQUEUED_STRETCHES, QUIET_STRETCHES, SLOWED = 2, 2, 1.25
+QUEUE_LIMIT_S = 5.0  # for launching a stretch
 SUSPECT = ""  # no implementation is called so
 CALM_FACTOR, CALM_TRIES = 1.5, 20
 
@@ -135,6 +138,7 @@ class Courtroom:
         self._children: list[Child] = []
         self._peers: list[_Seat] = []
         self._quiet_us: dict[str, float] = {}  # a peer's stretch, before there is a judged process
+        self._queueing = set[int]()  # the runners whose calls wait on the GPU for dy, by number
         self._prepared: list[int] = []  # the seeds of the peers' inputs
 
     def __enter__(self) -> Courtroom:
@@ -179,7 +183,7 @@ class Courtroom:
             protected=[os.getpid(), *(each.pid for each in self._children)],
             without=list(self.settings.without),
         )
-        hello = self._expect(child.ask(start, self.settings.time_limit_s, "start"), RunnerReady)
+        hello = self._expect(child.ask(start, self.settings.time_limit_s, "start"), RunnerReady, "start")
         child.stop()
         child.settle()
         if self._on_gpu and self._ask_reference(Attach(runner=number, handle=hello.handle)).title:
@@ -187,10 +191,11 @@ class Courtroom:
         return _Seat(child, number, hello.name, hello)
 
     def _prepare(self, seat: _Seat, seeds: list[int]) -> None:
-        """Prepare what a stopped runner runs for inputs of these seeds."""
+        """Prepare what a stopped runner runs for inputs of these seeds; the next calls may compile."""
+        self._queueing.discard(seat.number)
         self._ask_reference(Draw(runner=seat.number, seeds=seeds, fresh=False))
         seat.child.go_on()
-        self._expect(seat.child.ask(Prepare(), self.settings.time_limit_s, "prepare"), Ready)
+        self._expect(seat.child.ask(Prepare(), self.settings.time_limit_s, "prepare"), Ready, "prepare")
         seat.child.stop()
         seat.child.settle()
 
@@ -243,9 +248,12 @@ class Courtroom:
                 found.meet(seat.hello)
                 self._prepare(seat, seeds)
                 found.verify_s = 0.0
-                for _ in range(2):  # the first compiles, and both are compared
+                for _ in range(UNQUEUED_STRETCHES):  # the first compiles, and both are compared
                     self._stretch(seat, seeds, sitting, found)
+                self._may_queue(seat)
                 self._take_turns(seat, seeds, sitting, found)
+                if self._on_gpu:
+                    found.layers["queued"] = JUDGED in self._queueing
             finally:
                 child.end()
 
@@ -262,9 +270,16 @@ class Courtroom:
                 self._peers.remove(seat)
                 continue
             with self._trusted():
+                for _ in range(UNQUEUED_STRETCHES):
+                    self._time_peer(seat)
+                self._may_queue(seat)
                 times_us = [self._time_peer(seat) for _ in range(QUIET_STRETCHES)]
             self._quiet_us.setdefault(seat.impl, min(times_us))
         self._prepared = list(seeds)
+
+    def _may_queue(self, seat: _Seat) -> None:
+        if seat.hello.queues:
+            self._queueing.add(seat.number)
 
     def _take_turns(self, judged: _Seat, seeds: list[int], sitting: int, found: _Findings) -> None:
         """Time the judged file and its peers, a stretch each in random order, until there are enough turns."""
@@ -323,25 +338,59 @@ class Courtroom:
         """From the moment when a stopped process goes on until it says that it is done and is stopped again."""
         child = seat.child
         child.check_stood_still()
-        go = Go(number=self._seed())
+        go = Go(number=self._seed(), queued=seat.number in self._queueing)
+        if go.queued and (timed := self._queued(seat, go)):
+            return timed
         began = time.perf_counter_ns()
         if self._on_gpu:
-            self._ask_reference(Reveal(runner=seat.number))
-        child.channel.send(go)
-        child.go_on()
+            self._ask_reference(Reveal(runner=seat.number, word=go.word))
+        if not go.queued:
+            child.channel.send(go)
+            child.go_on()
         done = child.answer(self.settings.time_limit_s, "time")
         child.stop()
         if self._on_gpu and isinstance(done, Answered):  # what is still computed is awaited, or read too early
-            fault = self._ask_reference(Commit(runner=seat.number, answers=done.answers)).title
-            if fault:
-                raise JudgedError("tampered", Reason("unreadable_answer"))
+            self._commit(seat, done)
         us = (time.perf_counter_ns() - began) / 1e3
         child.settle()
-        self._expect(done, Answered)
-        if done.number != go.number:  # one for an earlier stretch
+        return us, self._checked(done, go)
+
+    def _queued(self, seat: _Seat, go: Go) -> tuple[float, Answered] | None:
+        """A stretch whose calls wait on the GPU, with their process stopped, until the reference reveals dy.
+
+        By the reference's events: no time of the host is in it. None where a call waits for the GPU itself.
+        """
+        child = seat.child
+        child.channel.send(go)
+        child.go_on()
+        try:
+            done = self._checked(child.answer(QUEUE_LIMIT_S, "time"), go)
+        except JudgedError as error:
+            if error.reason.code != "no_answer":
+                raise
+            self._queueing.remove(seat.number)
+            return None
+        child.stop()
+        child.settle()
+        timed = self._ask_reference(Reveal(runner=seat.number, word=go.word, answers=done.answers))
+        if timed.title == LATE:
+            raise JudgedError("timeout", Reason("no_answer", {"stage": "time", "seconds": STRETCH_LIMIT_S}))
+        if timed.title:
+            raise JudgedError("tampered", Reason("unreadable_answer"))
+        self._commit(seat, done)
+        return timed.figures["us"], done
+
+    def _commit(self, seat: _Seat, done: Answered) -> None:
+        """Let the reference copy the answers on a GPU."""
+        if self._ask_reference(Commit(runner=seat.number, answers=done.answers)).title:
+            raise JudgedError("tampered", Reason("unreadable_answer"))
+
+    def _checked(self, done: Any, go: Go) -> Answered:
+        """The answer to this request, and to no earlier one."""
+        if self._expect(done, Answered, "time").number != go.number:
             raise JudgedError("tampered", Reason("bad_message", {"stage": "time"}))
         self._check_places(done)
-        return us, done
+        return done
 
     def _check_places(self, done: Answered) -> None:
         """Each call must have its gradients, and memory of its own for each."""
@@ -398,8 +447,9 @@ class Courtroom:
 
     def _decide(self, found: _Findings) -> tuple[str, Reason | None]:
         speed = self._speed(found)
-        if speed.stretch_us / speed.calls < speed.floor_us:
-            us = speed.stretch_us / speed.calls
+        is_short = speed.stretch_us < LEAST_OVERHEADS * speed.overhead_us
+        us = speed.stretch_us / speed.calls if is_short else speed.us.high
+        if us < speed.floor_us:
             fields = {"us": us, "least_us": speed.floor_us, "gbps": self._facts["gbps"]}
             return "impossible", Reason("impossible", fields)
         if differing := found.counts["differing"]:
@@ -409,7 +459,7 @@ class Courtroom:
         peer_us = found.stretches_us[self._baseline]
         if min(peer_us) > SLOWED * self._quiet_us[self._baseline]:
             return "inconclusive", Reason("peers_slower", {"times": min(peer_us) / self._quiet_us[self._baseline]})
-        if speed.stretch_us < LEAST_OVERHEADS * speed.overhead_us:
+        if is_short:
             return "inconclusive", Reason("short_stretch")
         return ("right", None) if speed.is_conclusive else ("inconclusive", Reason("wide_interval"))
 
@@ -425,9 +475,9 @@ class Courtroom:
             time.sleep(0.05)
         raise JudgedError("tampered", Reason("left_device_busy"))
 
-    def _expect(self, message: Any, kind: type[Any]) -> Any:
+    def _expect(self, message: Any, kind: type[Any], stage: str) -> Any:
         if not isinstance(message, kind):
-            raise JudgedError("tampered", Reason("bad_message", {"stage": "time"}))
+            raise JudgedError("tampered", Reason("bad_message", {"stage": stage}))
         return message
 
     def _seeds(self) -> list[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any, Literal, get_args
@@ -133,22 +132,20 @@ def exit_code(status: str) -> int:
 def speed_of(stretches_us: Mapping[str, Sequence[float]], judged: str, nothing: str, **known: Any) -> Speed:
     """The speed of the judged implementation, from the times of stretches in turns: the n-th of each are of one turn.
 
-    What a stretch of `nothing` takes is subtracted.
+    What a stretch of `nothing` takes is subtracted; each resampling draws that anew, too.
     """
-    calls, baseline = known["calls"], known["baseline"]
-    overhead_us = median(stretches_us[nothing])
-    by_name = {
-        name: [max(us - overhead_us, 1e-3) / calls for us in all_us]
+    calls, baseline, turns = known["calls"], known["baseline"], len(stretches_us[judged])
+    drawn = np.random.default_rng(0).integers(turns, size=(2, RESAMPLES, turns))
+    drawn[:, 0] = np.arange(turns)  # the figure itself; the others are its interval
+    overheads_us = np.median(np.array(stretches_us[nothing])[drawn[1]], axis=1, keepdims=True)
+    logs = {
+        name: np.log(np.maximum(np.array(all_us)[drawn[0]] - overheads_us, 1e-3) / calls)
         for name, all_us in stretches_us.items()
         if name != nothing
     }
-    judged_us = by_name[judged]
-    speedups = {
-        name: _exponential(_interval([math.log(theirs / mine) for theirs, mine in zip(us, judged_us, strict=True)]))
-        for name, us in by_name.items()
-        if name != judged
-    }
-    us = _exponential(_interval([math.log(each) for each in judged_us]))
+    mine = logs.pop(judged)
+    speedups = {name: _interval(theirs - mine) for name, theirs in logs.items()}
+    us = _interval(mine)
     return Speed(
         us=us,
         floor_us=known["floor_us"],
@@ -156,19 +153,15 @@ def speed_of(stretches_us: Mapping[str, Sequence[float]], judged: str, nothing: 
         speedups=speedups,
         baseline=baseline,
         best_peer=min(speedups, key=lambda name: speedups[name].value),
-        stretches=len(judged_us),
+        stretches=turns,
         calls=calls,
         stretch_us=median(stretches_us[judged]),
-        overhead_us=overhead_us,
+        overhead_us=float(overheads_us[0, 0]),
     )
 
 
-def _interval(values: Sequence[float]) -> Interval:
-    """The median with its bootstrap interval."""
-    drawn = np.random.default_rng(0).choice(values, (RESAMPLES, len(values)))
-    low, high = np.quantile(np.median(drawn, axis=1), [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    return Interval(value=median(values), low=float(low), high=float(high))
-
-
-def _exponential(logs: Interval) -> Interval:
-    return Interval(value=math.exp(logs.value), low=math.exp(logs.low), high=math.exp(logs.high))
+def _interval(logs: Any) -> Interval:
+    """The median of the first row, with the interval of those of all rows."""
+    medians = np.exp(np.median(logs, axis=1))
+    low, high = np.quantile(medians, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return Interval(value=float(medians[0]), low=float(low), high=float(high))
