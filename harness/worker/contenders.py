@@ -16,6 +16,7 @@ from harness.timing.breakdown import Breakdown
 from harness.timing.engine import Candidate, CandidateError
 from harness.verify import precision, robustness
 from harness.verify.determinism import fingerprint
+from harness.verify.left_processes import stay_busy
 from harness.verify.process_state import at_work_in
 from harness.verify.repetition import with_new_dy
 from harness.verify.verifier import LINGER_S
@@ -30,13 +31,14 @@ MakeStep = Callable[[TimingJob, Mapping[str, Timing]], TrainingStep]
 class Contender:
     """An implementation that has been prepared and verified, with its row so far.
 
-    `threads` names the threads that it started and left running.
+    `threads` names the threads that it started and left running, `processes` are the numbers of such processes.
     """
 
     implementation: Implementation
     backward: Callable[[], Grads]
     row: RowRecord
     threads: list[str] = field(default_factory=list[str])
+    processes: frozenset[int] = frozenset()
 
     @property
     def name(self) -> str:
@@ -86,11 +88,21 @@ class Contenders:
             return
         modules = {name: self._by_name[name].implementation.module for name in suspects}
         own_code = {name: threads for name in suspects if (threads := at_work_in(modules[name].prepare))}
-        for name, threads in (own_code or suspects).items():  # threads of a library's pool are harmless
+        blamed = own_code or suspects  # threads of a library's pool are harmless
+        self._spoilt_by({name: Reason("thread_changes_inputs", {"threads": blamed[name]}) for name in blamed})
+
+    def _fail_those_at_work(self) -> None:
+        """Fail the contenders that left a process at work while all were timed, and raise SpoiltError."""
+        busy = {contender.name: stay_busy(contender.processes) for contender in self._by_name.values()}
+        self._spoilt_by({name: Reason("left_process", {"processes": at}) for name, at in busy.items() if at})
+
+    def _spoilt_by(self, reasons: Mapping[str, Reason]) -> None:
+        for name, reason in reasons.items():
             del self._by_name[name]
             self._rows.watch(name, "verify")
-            self._rows.write(name, "wrong", Reason("thread_changes_inputs", {"threads": threads}))
-        raise SpoiltError
+            self._rows.write(name, "wrong", reason)
+        if reasons:
+            raise SpoiltError
 
     def time(self) -> None:
         """Time all together; write the failure of one that raises, and start again without it."""
@@ -115,6 +127,7 @@ class Contenders:
             return
         if together.faults:
             self.fail_background_writers()
+        self._fail_those_at_work()
         step = self._step(job, together.timings)
         in_contexts = {context: step.time_in(context) for context in job.settings.context[1:]}
         for contender in timed:

@@ -22,6 +22,7 @@ from harness.records.reasons import Reason
 from harness.records.schema import RANKED
 from harness.verify import precision, robustness
 from harness.verify.interpreter import NEVER_TIMED, watch_interpreter
+from harness.verify.left_processes import own_processes, stay_busy
 from harness.verify.process_state import ProcessState
 from harness.verify.verifier import Verifier, VerifyResult, synchronise
 from harness.worker.configured import configuration_note
@@ -117,18 +118,22 @@ class Trial:
     def _qualify(self, implementation: Implementation) -> None:
         """Prepare and verify one implementation; it becomes a contender, or its row says why not.
 
-        Raises SpoiltError where a failed one left threads, settings or memory behind that would harm the next.
+        Raises SpoiltError where a failed one left threads, processes, settings or memory that would harm the next.
         """
-        before, bytes_before = ProcessState.snapshot(), _device_bytes(self.case)
+        before, bytes_before, processes = ProcessState.snapshot(), _device_bytes(self.case), own_processes()
         contender = self._verified(implementation, before)
         before.with_environment_of_now().restore()
         if contender is not None:
-            contender.threads = before.new_threads()
+            contender.threads, contender.processes = before.new_threads(), own_processes() - processes
             if self.settings.timed:
                 self.contenders.add(contender)
             else:
                 self.rows.emit(contender.row)
-        elif before.left_behind() or self._holds_more_than(bytes_before + MOST_LEFT_BYTES):
+        elif (
+            before.left_behind()
+            or self._holds_more_than(bytes_before + MOST_LEFT_BYTES)
+            or stay_busy(own_processes() - processes)
+        ):
             raise SpoiltError
 
     def _holds_more_than(self, most_bytes: int) -> bool:

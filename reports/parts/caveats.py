@@ -41,6 +41,12 @@ def _not_ranked(comparison: Comparison) -> list[str]:
         lines.append(
             f"The baseline {comparison.baseline} ranks in {ranked} of {len(judged)} cases; the others have no speedup."
         )
+    entries = (case.entry(comparison.baseline) for case in comparison.cases if case.interference)
+    if failed := [entry for entry in entries if entry and entry.standing == "failed"]:
+        lines.append(
+            f"The baseline {comparison.baseline} is {failed[0].status} in {figures.count(len(failed), 'case')}: "
+            f"{sentence(failed[0].notes[0]) if failed[0].notes else 'nothing is compared with it there'}."
+        )
     too_fast = sum(any(entry.too_short for entry in case.entries) for case in comparison.cases)
     if too_fast:
         lines.append(

@@ -1,11 +1,15 @@
 """Every reason for which nothing is called fastest stands in a sentence that can be read."""
 
+from dataclasses import replace
+
 import pytest
 
 from harness.analysis.comparison import compare
+from harness.records.reasons import Reason
 from harness.records.schema import Check
 from reports.parts.answers import no_fastest
-from tests.results_factory import helpers, in_processes, results, row, selftest, timing, twin
+from reports.parts.caveats import caveats
+from tests.results_factory import CASE, helpers, in_processes, results, row, selftest, timing, twin
 
 WARM = [row("torch-eager", 100.0), row("quack", 80.0), *helpers(100.0, 46.0)]
 
@@ -76,3 +80,12 @@ def test_one_process_of_several_without_times():
 def test_a_failed_self_test():
     failed = Check(name="coldness", passed=False, value=3.1, limit=2.0, unit="%")
     assert told(*WARM, selftests=[selftest(failed)]) == "Nothing is ranked: the self-test failed (coldness)."
+
+
+def test_a_baseline_that_failed_on_a_cpu():
+    """No ratio would be formed there; that it is wrong, and why, is said."""
+    case = replace(CASE, device="cpu")
+    note = Reason("adapter_note", {"text": "it sums in bf16"})
+    baseline = row("torch-eager", case=case, status="wrong", notes=[note])
+    run = compare(results(baseline, row("quack", 80.0, case=case)))
+    assert "The baseline torch-eager is wrong in 1 case: it sums in bf16." in caveats(run)

@@ -1,6 +1,9 @@
 """What one implementation does must not cost another its row."""
 
+import os
 import re
+import signal
+import subprocess
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +13,7 @@ import pytest
 import torch
 
 from harness.cases import Grads
-from harness.verify import verifier
+from harness.verify import left_processes, verifier
 from harness.verify.verifier import LEAK_RUNS
 from harness.worker.rows import SpoiltError
 from tests.mutants.maths import gradients, implementation
@@ -125,6 +128,37 @@ def test_thread_that_changes_inputs_is_blamed(end, pool):
     assert (row.impl, row.status) == ("faulty", "wrong")
     assert worded(row.reason) == "a thread that it left at work goes on changing the inputs: meddles"
     assert done.stages[-1][0] == "faulty"  # which is whom the parent believes to be at work
+
+
+@pytest.fixture
+def leaving():
+    """Makes adapters that leave a process behind, once, in a session of its own; all end with the test."""
+    left = []
+
+    def make(name, script):
+        def prepare(inputs):
+            if name not in [process.args[-1] for process in left]:
+                left.append(subprocess.Popen(["sh", "-c", script, name], start_new_session=True))
+            return lambda: gradients(inputs)
+
+        return implementation(name, prepare)
+
+    yield make
+    for process in left:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+@pytest.mark.parametrize("script", ["while :; do :; done", "(while :; do :; done) & sleep 100"])
+def test_process_left_at_work_is_blamed(monkeypatch, leaving, script):
+    monkeypatch.setattr(left_processes, "LOOKS", 3)
+    adapters = implementation("honest"), leaving("pooled", "sleep 100"), leaving("faulty", script)
+    done = Session(*adapters, settings=SETTINGS.changed(seeds=1))
+    with pytest.raises(SpoiltError):
+        done.run()
+    (row,) = done.rows  # the others have to be timed again in another process
+    assert (row.impl, row.status) == ("faulty", "wrong")
+    assert worded(row.reason).startswith("a process that it left at work slows all that is timed: sh -c")
 
 
 def through_autograd(inputs):
