@@ -17,14 +17,11 @@ import time
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 
 from harness import __version__
-from harness.answer import exit_code_of_rows, measure_and_report, print_resume_hint
 from harness.defaults import OWN_IMPL
 from harness.engine_version import ENGINE_VERSION
 from harness.errors import UnavailableError, UsageError, printable
@@ -35,9 +32,13 @@ from harness.records.schema import RANKED
 from harness.run.invocation import Invocation
 from harness.run.opening import refuse_folder
 from harness.run.options import BENCH, MACHINE_OPTIONS, RUN_OPTIONS, command_line, options
-from harness.run.progress import Display
 from harness.run.resolve import PROCESSES_OF_A_CLAIM, check, with_default_processes
 from harness.streams import make_forgiving
+
+if TYPE_CHECKING:
+    from harness.records.file import Results
+
+# What follows a refusal is imported inside the commands, which must refuse a bad name within a second.
 
 # What Typer raises for an unknown option or a value of the wrong type; it exports only this subclass.
 TyperUsageError = cast(type[Exception], typer.BadParameter.__mro__[1])
@@ -77,11 +78,23 @@ UNFINISHED = "folder of unfinished runs (default: runs/publish-DEVICE)"
 def bench(invocation: Invocation) -> None:
     """Verify and time implementations, interleaved, and print the comparison; with --fleet on many GPUs at once."""
     if invocation.dry_run:
+        check(invocation)
         from harness.fleet.preview import describe_plan
+        from harness.run.progress import Display
 
         sys.stdout.write(describe_plan(invocation, Display()))
         return
-    measure_and_report(invocation)
+    _measure_and_report(invocation)
+
+
+def _measure_and_report(invocation: Invocation, form: str = "console", impl: str | None = None) -> list[Results]:
+    """Refuse what is wrong on any device, then measure and report."""
+    check(invocation)
+    if invocation.fleet is None:
+        refuse_folder(invocation.out, invocation.resume)
+    from harness.answer import measure_and_report
+
+    return measure_and_report(invocation, form, impl)
 
 
 @app.command()
@@ -91,7 +104,7 @@ def verify(invocation: Invocation) -> None:
 
     Without shapes or a suite: the catalogue, every kind of inputs at one shape and the usual kind at many.
     """
-    (results,) = measure_and_report(invocation.changed(timed=False))
+    (results,) = _measure_and_report(invocation.changed(timed=False))
     failed = any(row.status not in (*RANKED, "unsupported", "missing") for row in results.rows)
     raise typer.Exit(1 if failed or any(record.errors for record in results.sanitized) else 0)
 
@@ -113,7 +126,7 @@ def compare(invocation: Invocation) -> None:
     refuse_folder(invocation.out, invocation.resume)
     with revisions_chosen(with_default_processes(invocation)) as chosen:
         _, head = chosen.sides
-        measure_and_report(chosen, "pr", f"{invocation.settings.impls}@{head.word}")
+        _measure_and_report(chosen, "pr", f"{invocation.settings.impls}@{head.word}")
 
 
 @app.command()
@@ -131,6 +144,8 @@ def tune(invocation: Invocation) -> None:
     Without --impls those of the in-house kernel, which a model takes from the file that NORMBWD_LAUNCHES names.
     """
     check(invocation)  # before what takes long to import
+    from harness.answer import exit_code_of_rows, print_resume_hint
+    from harness.run.progress import Display
     from harness.tune.sweep import tune as run_tune
     from reports.parts import tuning
 
@@ -260,6 +275,9 @@ def gate(
     if comment:
         reports.write_comment(run, judged, comment)
     if confirm:
+        from harness.answer import print_resume_hint
+        from harness.run.progress import Display
+
         invocation = Invocation(out=out, resume=resume, allow_others=allow_others, command=command_line())
         files = {"impl_files": tuple(impl or ()), "tuned_files": tuple(tuned or ())}
         invocation = invocation.changed(processes=processes or PROCESSES_OF_A_CLAIM, **files)
@@ -290,6 +308,8 @@ def publish(invocation: Invocation) -> None:
         judged = admission.judge_published(invocation.only)
         sys.stdout.write(admission.lines(judged))
         raise typer.Exit(1 if any(judged.values()) else 0)
+    from harness.run.progress import Display
+
     display, begun_s = Display(), time.monotonic()
     surveys = publishing.survey_plan(invocation, display)
     if invocation.dry_run:
@@ -319,6 +339,9 @@ def publish(invocation: Invocation) -> None:
 @options(*MACHINE_OPTIONS, "seed")
 def selftest(invocation: Invocation) -> None:
     """Test the engine on work of which the time is known: its error budget here; exit 1 where a check failed."""
+    check(invocation)
+    refuse_folder(invocation.out, invocation.resume)
+    from harness.run.progress import Display
     from harness.run.session import bench as run_bench
 
     display = Display()
@@ -369,7 +392,7 @@ def judge(
 
 @app.command("list")
 def list_(
-    what: Annotated[str, typer.Argument(help="impls, suites, variants or devices")],
+    what: Annotated[str, typer.Argument(help="impls, suites, variants, contexts or devices")],
     impl: Annotated[list[Path] | None, typer.Option("--impl", help="a file with an adapter; may be repeated")] = None,
 ) -> None:
     """Say what is known and what is available here, with the reason where something is missing."""
@@ -377,7 +400,10 @@ def list_(
 
     if impl and what != "impls":
         raise UsageError("--impl: adds to `list impls` alone; leave it out")
-    listing.show(what, tuple(impl or ()), Console(emoji=False))
+    listed = listing.listing(what, tuple(impl or ()))
+    from rich.console import Console
+
+    listing.show(listed, Console(emoji=False))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -424,6 +450,12 @@ def _complain_of_usage(error: Any) -> None:
 
 
 def _complain(text: str) -> None:
+    if not sys.stderr.isatty():
+        sys.stderr.write(f"error: {printable(text)}\n")
+        return
+    from rich.console import Console
+    from rich.markup import escape
+
     Console(stderr=True, soft_wrap=True, emoji=False).print(
         f"[red]error:[/red] {escape(printable(text))}", highlight=False
     )

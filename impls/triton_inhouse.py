@@ -30,6 +30,8 @@ handles = frozenset(FEATURES)
 
 def misconfigured(device: DeviceKind) -> str | None:
     """Say what is wrong with the margin and the file of launches that the environment names, or None."""
+    if not (os.environ.get(SM_MARGIN) or os.environ.get(LAUNCHES)):
+        return None  # without the seconds that torch takes
     import torch
 
     from .inhouse.device import gpu_of, name_of

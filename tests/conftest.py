@@ -10,6 +10,12 @@ def pytest_configure(config):
         os.environ["TRITON_INTERPRET"] = "1"
 
 
+@pytest.fixture(autouse=True)
+def _with_a_driver(monkeypatch):
+    """Scripted workers have GPUs, which a command without a driver refuses before it starts one."""
+    monkeypatch.setattr("harness.run.resolve.has_driver", lambda: True)
+
+
 @pytest.fixture
 def ranked_on_a_cpu(monkeypatch):
     """Cases on a CPU are ranked like others, where a scripted clock times them."""

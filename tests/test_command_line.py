@@ -180,7 +180,7 @@ def no_worker(monkeypatch):
         ("bench --frobnicate", "No such option: --frobnicate; try `normbwd bench --help`"),
         ("frobnicate", "No such command 'frobnicate'; try `normbwd --help`"),
         ("bench extra", "Got unexpected extra argument(s) (extra); try `normbwd bench --help`"),
-        ("list things", "list things: not one of impls, suites, variants, devices"),
+        ("list things", "list things: not one of impls, suites, variants, contexts, devices"),
         ("list suites --impl mine.py", "--impl: adds to `list impls` alone; leave it out"),
         ("report absent.jsonl --impl quack", "--subject quack: is of --format pr; add that, or leave --subject out"),
         ("report absent.jsonl --subject quack", "--subject quack: is of --format pr; add that, or leave --subject out"),
@@ -208,23 +208,24 @@ def test_a_value_of_the_wrong_type_is_answered_in_one_line(no_worker, folder, ca
 REFUSED_AT_ONCE = """
 import contextlib, sys
 from harness.__main__ import main
-from harness.run import session
-session.start_worker = None
 for line in sys.argv[1:]:
     with contextlib.suppress(SystemExit):
         main(line.split())
-print(sorted({"torch", "scipy", "numpy", "arch", "matplotlib", "triton", "ray"} & sys.modules.keys()))
+slow = {"harness.run.process", "torch", "scipy", "numpy", "arch", "matplotlib", "triton", "ray", "rich"}
+print(sorted(slow & sys.modules.keys()))
 """
 
 
 def test_what_is_mistyped_is_refused_before_a_library_is_imported_or_a_worker_starts(folder):
     (folder / "taken").mkdir()
     (folder / "taken" / "results.jsonl").touch()
+    (folder / "mine.py").touch()
     options = ("--impls nonsense", "--baseline nonsense", "--device nonsense", "--shapes 12xfoo", "--out taken")
     refused = [f"{command} {option}" for command in ("bench", "verify") for option in options]
     refused += ["verify --inputs nonsense", "bench --case nonsense", "tune --impls nonsense", "selftest --device none"]
     refused += ["compare --base HEAD --impls nonsense", "compare --base HEAD --impls quack --out taken"]
-    refused += ["report nonsense.jsonl", "gate nonsense.jsonl"]
+    refused += ["report nonsense.jsonl", "gate nonsense.jsonl", "bench --tuned nonsense"]
+    refused += ["judge nonsense.py", "judge mine.py --peers nonsense", "judge mine.py --shapes 1", "list nonsense"]
     command = [sys.executable, "-c", REFUSED_AT_ONCE, *refused]
     printed = subprocess.run(command, capture_output=True, text=True, check=True)
     assert printed.stdout == "[]\n"
@@ -974,7 +975,7 @@ def test_implementations_are_listed_with_what_to_type_for_those_that_are_missing
     if width is None:
         assert typed("list impls") in (0, None)
     else:
-        listing.show("impls", (), Console(width=width, force_terminal=True, color_system=None))
+        listing.show(listing.listing("impls"), Console(width=width, force_terminal=True, color_system=None))
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert lines[-2:] == ["quack, liger: not installed: oink", f"    {how}"]
     assert ["torch-eager", "yes"] in [line.split() for line in lines]
@@ -1022,7 +1023,9 @@ def chosen(monkeypatch):
         ),
     ],
 )
-def test_options_reach_the_run(monkeypatch, chosen, page, line, settings, rest):
+def test_options_reach_the_run(monkeypatch, chosen, page, folder, line, settings, rest):
+    for name in ("a.py", "b.py"):
+        (folder / name).touch()
     assert typed(line) == 2
     (invocation,) = chosen
     assert invocation.command.startswith("normbwd")

@@ -8,6 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
+from pydantic import ConfigDict
+
 from harness.analysis.checks import Checked, OtherBits, join_verifications, other_bits
 from harness.analysis.joining import Joined, JoinedCase, band, interleaved, ratio, same_traffic_add
 from harness.analysis.statistics import IncomparableError, Ratio, SpeedVerdict, geomean, median_and_spread, verdict
@@ -17,7 +19,7 @@ from harness.cases.traffic import moved_bytes
 from harness.records.file import Results
 from harness.records.reasons import TEXT, Reason
 from harness.records.run_records import ImplRecord
-from harness.records.schema import RANKED, Flush, Kernel, KernelTotals, Status, Timing
+from harness.records.schema import RANKED, Flush, Kernel, KernelTotals, Status, Timing, VoidBlocks
 
 # ranked: passed, timed, comparable; unranked: passed and timed, but its time cannot be set beside the others';
 # verified: passed, not timed; failed: ran and did not pass; absent: never ran here (missing, unsupported).
@@ -113,13 +115,15 @@ class CaseComparison:
     than those that rank. The times of the processes `set_aside` do not count. `joined` has the rows themselves.
     """
 
+    __pydantic_config__ = ConfigDict(arbitrary_types_allowed=True)  # for its JSON schema: `joined` is no part of it
+
     case: NormCase
     add_us: float | None
     copy_us: float | None
     dx_stays: bool
     aa_band: float | None
     interference: Reason | None
-    voided: dict[Reason, int]
+    voided: tuple[VoidBlocks, ...]
     entries: tuple[Entry, ...]
     lead: Lead | None
     joined: JoinedCase
@@ -325,7 +329,7 @@ def _ratio(base: Joined | None, other: Joined) -> Ratio | None:
     return None
 
 
-def _voided(joined_case: JoinedCase) -> dict[Reason, int]:
+def _voided(joined_case: JoinedCase) -> tuple[VoidBlocks, ...]:
     """The number of voided blocks by cause; the rows of a group share blocks, so its largest count is taken."""
     groups: dict[tuple[str, Reason], int] = {}
     for timing in (row.timing for joined in joined_case.values() for row in joined.rows if row.timing):
@@ -334,4 +338,4 @@ def _voided(joined_case: JoinedCase) -> dict[Reason, int]:
     voided: Counter[Reason] = Counter()
     for (_, cause), count in groups.items():
         voided[cause] += count
-    return dict(voided)
+    return tuple(VoidBlocks(cause=cause, blocks=blocks) for cause, blocks in voided.items())

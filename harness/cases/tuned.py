@@ -20,7 +20,7 @@ SCHEMA_VERSION = 2  # 1 held launches of the in-house kernel alone
 class _Strict(BaseModel):
     """Nothing unknown, nothing changed afterwards."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class TunedSpeedup(_Strict):

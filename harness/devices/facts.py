@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -68,6 +70,17 @@ def read_facts(kind: Literal["auto", "cuda", "cpu"]) -> DeviceFacts:
         uuid=uuid,
         others=tuple(number for number in gpu.process_ids() if number != os.getpid()) if gpu else (),
     )
+
+
+def has_driver() -> bool:
+    """Whether a driver of a GPU is here; without one torch, which takes seconds to import, finds no GPU."""
+    if sys.platform != "linux" or Path("/dev/kfd").exists():
+        return True
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
 
 
 def _cpu_name(cpu_info: Path) -> str:

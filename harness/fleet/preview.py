@@ -32,13 +32,13 @@ def describe_plan(invocation: Invocation, display: Display) -> str:
     check(invocation)
     if invocation.fleet is None:
         display.say("starting a worker")
-        hello = inventory(invocation)
+        hello = inventory(invocation, measures=False)
         profile, _ = devices.choose(invocation.device, hello.available)
         return _lines(profile.family, None, plan_run(invocation, hello))
     with connected(invocation.fleet) as cluster:
         counts = choose_gpus(cluster.gpus(), invocation)
     display.say("starting a worker")
-    hello = inventory(invocation.changed(device="cpu"))  # this host need not have a GPU
+    hello = inventory(invocation.changed(device="cpu"), measures=False)  # this host need not have a GPU
     on = {kind: None if invocation.device == "cpu" else elsewhere(kind) for kind in counts}
     return "\n".join(_lines(kind, gpus, plan_run(invocation, hello, on[kind])) for kind, gpus in counts.items())
 
@@ -65,16 +65,16 @@ def _lines(kind: str, gpus: int | None, planned: Planned) -> str:
         f"{', '.join(impl.name for impl in impls)}",
         *([f"  {len(missing)} not installed: {', '.join(missing)}"] if missing else []),
         f"  {planned.settings.processes} process{'es' * (planned.settings.processes != 1)}",
-        f"  {_time(planned, impls, gpus or 1, published(kind))}",
+        f"  {_time(planned, impls, gpus or 1, kind)}",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _time(planned: Planned, impls: Sequence[ImplRecord], gpus: int, times: Durations) -> str:
+def _time(planned: Planned, impls: Sequence[ImplRecord], gpus: int, kind: str) -> str:
     """The estimated time; an implementation that is missing, or does not handle a case, takes none."""
     if planned.facts.kind == "cpu":
         return "time: unknown, as the published runs are of GPUs"
-    if not times.runs:
+    if not (times := published(kind)).runs:
         return "time: unknown, as there is no published run here; a checkout has them in its folder of results"
     by_name = {impl.name: impl for impl in impls}
     jobs = [runnable(job, by_name) for job in planned.jobs]

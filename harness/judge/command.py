@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Callable, Sequence
+from importlib.metadata import entry_points
 from pathlib import Path
 
 from harness import __version__
@@ -12,12 +13,13 @@ from harness.cases import NormCase
 from harness.cases.suites import cases_of, parse_dtype, parse_norms, parse_shapes
 from harness.defaults import BASELINE, OWN_IMPL
 from harness.engine_version import ENGINE_VERSION
-from harness.errors import UnavailableError, UsageError
+from harness.errors import UnavailableError, UsageError, name_hint
 from harness.judge.children import ROOT, nursery
 from harness.judge.trial import Courtroom, JudgeSettings
 from harness.judge.verdict import CaseVerdict, FileVerdict, exit_code, gravest
 from harness.records.reason_texts import sentence
 from harness.records.reasons import Reason
+from harness.worker import discovery
 
 CODE = (".py", ".pyc", ".so", ".pth")
 CODE_FOLDERS = ("harness", "impls", "reports", "tests")
@@ -32,9 +34,14 @@ def asked_cases(shapes: str | None, norm: str, dtype: str | None, on_gpu: bool) 
 
 
 def asked_peers(text: str | None, on_gpu: bool) -> list[str]:
-    """The trusted implementations of the command line, the baseline first."""
+    """The trusted implementations of the command line, the baseline first; raises UsageError for another name."""
     default = [BASELINE, OWN_IMPL] if on_gpu else [BASELINE]
-    return list(dict.fromkeys(part.strip() for part in text.split(","))) if text else default
+    peers = list(dict.fromkeys(part.strip() for part in text.split(","))) if text else default
+    known = [item.name for item in discovery.own()]
+    unknown = [name for name in peers if name not in known]
+    if unknown and not entry_points(group=discovery.ENTRY_POINT_GROUP):
+        raise UsageError(f"--peers {','.join(unknown)}: no such implementation; {name_hint(unknown[0], known)}")
+    return peers
 
 
 def gpu_is_here() -> bool:

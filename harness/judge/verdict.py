@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any, Literal, get_args
 
-import numpy as np
 from pydantic import Field, computed_field
 
 from harness.records.reason_texts import sentence
@@ -134,6 +133,8 @@ def speed_of(stretches_us: Mapping[str, Sequence[float]], judged: str, nothing: 
 
     What a stretch of `nothing` takes is subtracted; each resampling draws that anew, too.
     """
+    import numpy as np  # not before a bad file is refused
+
     calls, baseline, turns = known["calls"], known["baseline"], len(stretches_us[judged])
     drawn = np.random.default_rng(0).integers(turns, size=(2, RESAMPLES, turns))
     drawn[:, 0] = np.arange(turns)  # the figure itself; the others are its interval
@@ -162,6 +163,8 @@ def speed_of(stretches_us: Mapping[str, Sequence[float]], judged: str, nothing: 
 
 def _interval(logs: Any) -> Interval:
     """The median of the first row, with the interval of those of all rows."""
+    import numpy as np
+
     medians = np.exp(np.median(logs, axis=1))
     low, high = np.quantile(medians, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     return Interval(value=float(medians[0]), low=float(low), high=float(high))

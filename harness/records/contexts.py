@@ -15,6 +15,13 @@ BESIDE = "beside:"  # with the number of programs of a kernel on another stream,
 STEP = (COLD, GRAPH, f"{BESIDE}8", f"{BESIDE}32", HOT_DY, HOST)
 EVERY = "step"
 WHAT = f"{COLD}, {GRAPH}, {BESIDE}N, {HOT_DY}, {HOST}, or {EVERY} for {','.join(STEP)}"
+MEANINGS = {
+    COLD: "alone, with a cold cache: always timed",
+    GRAPH: "captured once as a CUDA graph, and replayed",
+    f"{BESIDE}N": "beside a kernel on another stream that holds N multiprocessors",
+    HOT_DY: "dy written by another kernel just before",
+    HOST: "the time on the host to enqueue one call",
+}
 
 HOLDER = "640x200"  # what each program beside holds, by default: threads x KiB of shared memory, as an all-reduce's
 WAITS = "waits for other kernels"  # what a report says of a backward that cannot start beside another kernel

@@ -23,7 +23,7 @@ from itertools import count
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from harness.cases import NormCase
 from harness.errors import UnavailableError, UsageError
@@ -38,7 +38,7 @@ AnyRecord = (
     RunRecord | ResumedRecord | GpuRecord | SelfTestRecord | RowRecord | ConditionsRecord | SanitizerRecord | EndRecord
 )
 Line = Annotated[AnyRecord, Field(discriminator="record")]
-_LINE: TypeAdapter[AnyRecord] = TypeAdapter(Line)
+_LINE: TypeAdapter[AnyRecord] = TypeAdapter(Line, config=ConfigDict(defer_build=True))
 R = TypeVar("R", bound=AnyRecord)
 RESULTS_NAME = "results.jsonl"  # of the file that a run writes
 MAGIC = {".gz": b"\x1f\x8b", ".bz2": b"BZh"}  # what a packed file begins with

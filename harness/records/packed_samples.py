@@ -20,7 +20,7 @@ FINEST_NS = 10  # a timer that counts in smaller units, such as a host's, is rou
 class PackedSamples(BaseModel):
     """Samples of (`median` + `from_median[i]`) * `unit_ns` nanoseconds."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     unit_ns: Annotated[int, Field(gt=0, le=1_000_000_000)]
     median: Whole

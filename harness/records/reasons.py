@@ -34,7 +34,7 @@ class Reason(BaseModel):
     A plain string, as older files have it, is read as code `text`.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings", defer_build=True)
 
     code: str
     fields: dict[str, Scalar | list[Scalar]] = {}

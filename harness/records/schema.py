@@ -69,7 +69,8 @@ StoredCase = Annotated[NormCase, WrapSerializer(_without_empty), WrapValidator(_
 class Record(BaseModel):
     """The base of all records of a results file: unknown fields are refused, and a record is immutable."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
+    # Validators are built at the first use: a command that refuses its options has none.
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings", defer_build=True)
 
 
 class TensorCheck(Record):

@@ -9,10 +9,12 @@ from pathlib import Path
 from harness import devices
 from harness.cases import DeviceKind
 from harness.cases.traffic import moved_bytes
+from harness.cases.tuned import read_tuned
 from harness.cases.unfused import WITH_TORCH
 from harness.cases.variants import PLAIN
 from harness.defaults import BASELINE, OWN_IMPL
 from harness.devices import DeviceProfile
+from harness.devices.facts import has_driver
 from harness.errors import UsageError
 from harness.records import limits
 from harness.records.cases_asked import cases_on, dtype_on, suite_on
@@ -49,9 +51,18 @@ def check(invocation: Invocation) -> None:
         if moved_bytes(case) > MOST_BYTES:
             raise UsageError(f"--shapes {case.rows}x{case.cols}: needs more than 4 TiB, which no device has")
     _check_fleet(invocation)
+    _check_files(invocation)
+
+
+def _check_files(invocation: Invocation) -> None:
     for path in invocation.impl_files:
         if fault := file_fault(path):
             raise UsageError(f"--impl {path}: {fault}")
+    for path in invocation.tuned_files:
+        try:
+            read_tuned(str(path))
+        except ValueError as error:
+            raise UsageError(f"--tuned {error}") from error
 
 
 def _check_names(invocation: Invocation) -> None:
@@ -63,6 +74,8 @@ def _check_names(invocation: Invocation) -> None:
         raise UsageError(f"--baseline {settings.baseline}: must be one name, no pattern; speedups are over it")
     if not Path("/dev/kfd").exists():  # NVML names no GPU of AMD; the worker does
         devices.refuse_unknown(invocation.device, devices.nvidia_here())
+    if invocation.fleet is None and not has_driver():
+        devices.choose(invocation.device, [devices.read_facts("cpu")])
     added = (invocation.impl_files, invocation.tuned_files, invocation.sides, invocation.offered)
     if (settings.impls or settings.baseline) and not any(added) and not entry_points(group=discovery.ENTRY_POINT_GROUP):
         own = [item.name for item in discovery.own()]

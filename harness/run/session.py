@@ -105,10 +105,11 @@ def bench(
     return path
 
 
-def inventory(invocation: Invocation) -> Hello:
-    """Start a worker to ask which implementations and devices are here."""
+def inventory(invocation: Invocation, measures: bool = True) -> Hello:
+    """Start a worker to ask which implementations and devices are here; see `Start` for one that does not measure."""
     with tempfile.TemporaryDirectory(prefix="normbwd-") as folder:
-        started = start_worker(invocation.start(), Path(folder) / "worker.log", invocation.time_limit_s)
+        start = replace(invocation.start(), measures=measures)
+        started = start_worker(start, Path(folder) / "worker.log", invocation.time_limit_s)
         started.worker.kill()
         return started.hello
 

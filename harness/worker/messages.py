@@ -45,7 +45,8 @@ class Start:
 
     `impl_files` are adapters from --impl, `sides` the revisions of one adapter in the order of loading. The worker also
     loads the configurations of `tuned_files`, and so many configurations of each implementation in `offered`. Unless
-    `asked`, its Hello is empty: asking every library takes seconds.
+    `asked`, its Hello is empty: asking every library takes seconds. One that does not `measure` answers no request, and
+    imports torch only where an adapter or a GPU's facts need it; its Hello lacks what torch brings.
     """
 
     device: Literal["auto", "gpu", "cpu"] = "auto"
@@ -54,6 +55,7 @@ class Start:
     tuned_files: tuple[str, ...] = ()
     offered: Mapping[str, int] = field(default_factory=dict)
     asked: bool = True
+    measures: bool = True
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,7 @@ def serve(connection: Connection, start: Start, log: Path) -> None:
         os.environ.update(CPU_ENVIRONMENT)
         limit_memory()
 
-    for module in ("torch", "harness.worker.trial"):
+    for module in ("torch", "harness.worker.trial") if start.measures else ():
         import_module(module)  # imported here, so that these seconds count for no --impl file and no implementation
     if not on_cpu:
         keep_no_tuning()
@@ -151,11 +151,12 @@ def find_implementations(
     `announce` is called with each --impl file before its import, so that one that hangs is known, and then with None.
     """
     from harness.cases.unfused import WithTorch
-    from harness.verify.process_state import ProcessState
     from harness.worker.discovery import discover
 
     def announced_files() -> Generator[Path]:
         for file in start.impl_files:
+            from harness.verify.process_state import ProcessState  # takes torch
+
             announce(file)
             state = ProcessState.snapshot()
             yield Path(file)
@@ -188,8 +189,8 @@ def _hello(
         if fault := item.misconfigured("cpu" if on_cpu else "cuda"):
             faults[name] = fault
     announce(None)
-    facts = [devices.read_facts("cpu")] if start.device == "cpu" else devices.read_available()
-    return Hello(facts, records, libraries.versions(), faults)
+    facts = [devices.read_facts("cpu")] if on_cpu else devices.read_available()
+    return Hello(facts, records, libraries.versions() if start.measures else {}, faults)
 
 
 def answer(request: Request, implementations: dict[str, Implementation], connection: Sender) -> None:
@@ -273,6 +274,10 @@ def _missing(item: Implementation) -> Reason | None:
 
 
 def _has_gpu() -> bool:
+    from harness.devices.facts import has_driver
+
+    if not has_driver():
+        return False
     import torch
 
     return torch.cuda.is_available()

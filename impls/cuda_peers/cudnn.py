@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
@@ -143,6 +144,8 @@ def _load() -> None:
     The frontend searches its own folder and LD_LIBRARY_PATH, so it misses the libcudnn of a torch in another
     site-packages. Loaded here by its full path, the library is then known by its name.
     """
+    if "cudnn" not in sys.modules and find_spec("cudnn") is None:
+        raise ModuleNotFoundError(name="cudnn")  # without the seconds that torch takes
     import_module("torch")  # brings its own libcudnn, where it links to it
     for folder in _cudnn_folders():
         for library in sorted(Path(folder, "lib").glob("libcudnn.so.*")):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
@@ -41,6 +42,10 @@ def unsupported(case: NormCase) -> str | None:
 
 def _before_blackwell() -> bool:
     """Whether Oink's own dispatch (`_is_supported` of its aten_override.py) would leave this GPU to torch."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:  # no driver: not torch, which takes seconds to import
+        return False
     import torch
 
     return torch.cuda.is_available() and torch.cuda.get_device_capability() < (10, 0)

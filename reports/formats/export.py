@@ -15,7 +15,11 @@ from harness.analysis.comparison import Comparison
 from harness.analysis.step import every_context
 from harness.cases.traffic import moved_bytes
 from harness.records.contexts import COLD
+from harness.records.reason_texts import sentence
+from harness.records.reasons import Reason
 from reports.columns import CSV, columns, rows_of
+
+SCHEMA_VERSION = 1  # of the JSON: docs/schema/report.json
 
 
 def to_csv(comparison: Comparison) -> str:
@@ -30,8 +34,13 @@ def to_csv(comparison: Comparison) -> str:
 
 
 def to_json(comparison: Comparison) -> str:
-    """The comparison as one JSON object; nan and infinities are null, and each case carries its key and bytes."""
-    return json.dumps(_as_fields(comparison), indent=1, allow_nan=False) + "\n"
+    """The comparison as one JSON object; each case carries its key and bytes."""
+    return dumped({"schema_version": SCHEMA_VERSION} | _as_fields(comparison))
+
+
+def dumped(value: Any) -> str:
+    """Dataclasses and records as JSON: nan and infinities are null, and a reason carries its text."""
+    return json.dumps(_finite(value), indent=1, allow_nan=False) + "\n"
 
 
 def _as_fields(comparison: Comparison) -> dict[str, Any]:
@@ -49,6 +58,8 @@ def _is_plain(comparison: Comparison) -> bool:
 
 
 def _finite(value: Any) -> Any:
+    if isinstance(value, Reason):
+        return _finite(value.model_dump()) | {"text": sentence(value)}
     if isinstance(value, BaseModel):
         return _finite(value.model_dump())
     if is_dataclass(value):

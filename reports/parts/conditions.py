@@ -149,7 +149,9 @@ def blocks(cases: Iterable[CaseComparison]) -> str:
     text = str(most) if fewest == most else f"{fewest} to {most}"
     processes = max(entry.processes for entry in ranked)
     text += f" in {processes} processes" if processes > 1 else ""
-    voided: Counter[Reason] = sum((Counter(case.voided) for case in cases), Counter[Reason]())
+    voided: Counter[Reason] = Counter[Reason]()
+    for void in (void for case in cases for void in case.voided):
+        voided[void.cause] += void.blocks
     causes = ", ".join(sorted(f"{number} {sentence(cause)}" for cause, number in voided.items()))
     return f"{text} (voided: {causes})" if causes else text
 

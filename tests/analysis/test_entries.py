@@ -107,7 +107,7 @@ def test_void_blocks_are_summed_over_processes():
         )
         for each in in_processes(*PAIR)
     ]
-    assert only_case(*voided).voided == {Reason("throttled"): 6}
+    assert only_case(*voided).voided == (VoidBlocks(cause=Reason("throttled"), blocks=6),)
 
 
 @pytest.mark.parametrize(("t0", "standing"), [(5.4, "ranked"), (5.6, "unranked")])

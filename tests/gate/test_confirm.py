@@ -307,7 +307,7 @@ def test_a_checkout_that_the_file_names_is_not_entered(machine, capsys, tmp_path
 @pytest.mark.parametrize(
     ("files", "why"),
     [
-        (("--tuned", "other.json"), "liger came from 'my_liger.py'"),
+        (("--tuned", "absent.json"), "--tuned cannot read absent.json: No such file"),
         (("--impl", "absent.py"), "--impl absent.py: no such file"),
     ],
 )

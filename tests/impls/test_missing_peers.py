@@ -104,7 +104,9 @@ def test_a_cute_dsl_without_a_compiler_for_this_cuda_is_missing_with_the_reason(
         assert "RuntimeError: No CTK flavor installed" in why_missing(name)
 
 
-def test_a_torch_whose_quack_does_not_sum_by_itself_is_missing():
+def test_a_torch_whose_quack_does_not_sum_by_itself_is_missing(place):
+    assert "not installed: cutlass" in why_missing("quack-fused-sum")
+    place.package("cutlass")
     assert "878c34fc" in why_missing("quack-fused-sum")
 
 
@@ -123,7 +125,8 @@ def test_a_cudnn_that_cannot_be_used_says_so(place, monkeypatch):
     assert ">= 1.32" in why_missing("cudnn")
 
 
-def test_libcudnn_is_loaded_from_torchs_package(tmp_path, monkeypatch):
+def test_libcudnn_is_loaded_from_torchs_package(place, tmp_path, monkeypatch):
+    place.package("cudnn")
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "libcudnn.so.9").write_text("not a library")
     monkeypatch.setattr(cudnn, "_cudnn_folders", lambda: [str(tmp_path)])
