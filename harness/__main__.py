@@ -172,8 +172,8 @@ def report(
     results: Annotated[
         list[Path],
         typer.Argument(
-            help="a results.jsonl; several for runs or devices side by side (history), dtypes, verification, or html "
-            "of verifications"
+            help="a results.jsonl; several for runs or devices side by side, of which html and plots are a history, "
+            "dtypes, or verification"
         ),
     ],
     form: Annotated[
@@ -181,8 +181,8 @@ def report(
         typer.Option(
             "--format",
             help="console, markdown, verification, history, dtypes, grid, pr, html, csv, json, kernels, plots, "
-            "all-plots, or a study of the engine: selftest, engines, aa, processes (default: console, of several files "
-            "history)",
+            "all-plots, a dashboard's: github-action-benchmark, pytorch-hud, or a study of the engine: selftest, "
+            "engines, aa, processes (default: console, of several files history)",
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="write to this file instead of printing; for plots a folder")] = None,

@@ -13,11 +13,22 @@ from harness.analysis.verdicts import Verdict
 from harness.errors import UsageError
 from harness.records.contexts import COLD
 from harness.records.file import Results
-from reports.formats import console, dtypes, export, grid, history, html, markdown, pull_request, verification
+from reports.formats import (
+    console,
+    dashboards,
+    dtypes,
+    export,
+    grid,
+    history,
+    html,
+    markdown,
+    pull_request,
+    verification,
+)
 from reports.parts import kernel_table, selftest, studies
 
 Runs = Results | Sequence[Results]  # several only for a format that compares files
-OF_SEVERAL = ("dtypes", "history", "html", "verification")
+OF_SEVERAL = ("dtypes", "history", "html", "plots", "verification")
 COMPARED: dict[str, Callable[[Sequence[Comparison], str | None], str]] = {
     "console": lambda runs, _: console.render(runs[0]),
     "markdown": lambda runs, _: markdown.render(runs[0]),
@@ -25,6 +36,8 @@ COMPARED: dict[str, Callable[[Sequence[Comparison], str | None], str]] = {
     "pr": lambda runs, impl: pull_request.render(runs[0], impl),
     "csv": lambda runs, _: export.to_csv(runs[0]),
     "json": lambda runs, _: export.to_json(runs[0]),
+    "github-action-benchmark": lambda runs, _: dashboards.github_action_benchmark(runs[0]),
+    "pytorch-hud": lambda runs, _: dashboards.pytorch_hud(runs[0]),
     "kernels": lambda runs, _: kernel_table.render(runs[0]),
     "dtypes": lambda runs, _: dtypes.render(runs),
     "history": lambda runs, _: history.render(runs),
@@ -84,7 +97,7 @@ def write_compared(runs: Sequence[Comparison], form: str, out: Path | None = Non
     if form in DRAWN and out is not None:
         from reports.plots import draw  # imports matplotlib: seconds
 
-        draw.write(runs[0], out, everything=form == "all-plots")
+        draw.write(runs, out, everything=form == "all-plots")
     elif form == "console" and out is None:
         console.show(runs[0], Console(width=None if sys.stdout.isatty() else console.WIDTH))
     else:

@@ -54,6 +54,11 @@ def _by_size(value: float | None, *limits: float) -> str:
     return percent(value, sum((value or 0.0) < limit for limit in limits))
 
 
+def signed_percent(relative: float) -> str:
+    """A relative difference in per cent, with its sign."""
+    return f"{100 * relative:+.1f} %"
+
+
 def plain_ratio(value: float | None) -> str:
     """A ratio that comes without an interval."""
     return percent(value, 2)

@@ -7,6 +7,8 @@ import math
 from dataclasses import replace
 from typing import get_args
 
+import numpy as np
+
 from harness.analysis.comparison import compare
 from harness.analysis.outcomes import join_outcomes
 from harness.cases import NormCase
@@ -292,6 +294,39 @@ def mixed():
         row("apex", status="unsupported", case=LAYER, reason="no LayerNorm of 2048 columns"),
         *helpers(40.0, 14.2, LAYER),
     )
+
+
+def history(runs=16, step=1.0, at=8, changed=(), cases=(CASE,)):
+    """Runs of one device, a day apart, in which `quack` takes `step` times as long from run `at` on, if nothing else.
+
+    From there on their records have what is `changed`. All of a run share its noise, and each has its own.
+    """
+    made, rng = [], np.random.default_rng(64)
+    for run in range(runs):
+        scale, rows = rng.normal(1, 0.02), []
+        for case in cases:
+            base, quack, liger, add = (scale * us * rng.normal(1, 0.003) for us in (100.0, 50.0, 60.0, 46.0))
+            rows += [row("torch-eager", base, case), row("liger", liger, case), *helpers(base, add, case)]
+            rows.append(row("quack", quack * (step if run >= at else 1), case))
+            if run == at + 3:
+                rows[-1] = row("quack", case=case, status="wrong", reason="dweight is off by rho 4.2")
+        of_run = results(*rows)
+        day = f"2026-11-{run + 1:02}T10:00:00+00:00"
+        record = of_run.run.model_copy(update={"started_at": day, "revision": f"{run:012x}"})
+        made.append(replace(of_run, run=_changed(record, **(changed if changed and run >= at else {}))))
+    return made
+
+
+def _changed(record, name=None, driver=None, flush=None, own=None, **fields):
+    device = {key: value for key, value in {"name": name, "driver": driver}.items() if value}
+    fields["device"] = record.device.model_copy(update=device)
+    fields["settings"] = record.settings.changed(flush=flush) if flush else record.settings
+    libraries = fields.get("libraries", record.libraries)
+    if own:
+        fields["libraries"] = {**libraries, "my.py": own}
+        impls = [each.model_copy(update={"libraries": {"my.py": own}}) for each in record.implementations]
+        fields["implementations"] = impls
+    return record.model_copy(update=fields)
 
 
 def many(cases=40):

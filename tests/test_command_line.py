@@ -919,7 +919,7 @@ def test_most_formats_take_one_file(measured, folder, capsys, no_worker):
     assert typed("report results.jsonl results.jsonl --format csv") == 2
     assert (
         capsys.readouterr().err
-        == "error: --format csv takes one file, not 2; dtypes, history, html, verification take several\n"
+        == "error: --format csv takes one file, not 2; dtypes, history, html, plots, verification take several\n"
     )
     assert typed("report results.jsonl results.jsonl") in (0, None)
     assert capsys.readouterr().out.startswith("# Runs side by side")

@@ -174,7 +174,7 @@ def test_commands_page_has_every_command_option_and_status():
 
 def test_reports_page_has_every_format_and_commands_on_published_files():
     text = (ROOT / "docs/reports.md").read_text("utf-8")
-    assert set(re.findall(r"^\| (\w+) \| .* \|$", text, re.MULTILINE)) - {"format", "option"} == set(
+    assert set(re.findall(r"^\| (\w[\w-]*) \| .* \|$", text, re.MULTILINE)) - {"format", "option"} == set(
         reports.FORMATS
     ) - {"all-plots"}
     assert "`--format all-plots`" in text

@@ -1,4 +1,4 @@
-"""Shows several runs side by side: the results of each, without ratios between runs."""
+"""Shows several runs side by side; many runs of a device as a history, with the runs at which a level changed."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ from collections.abc import Callable, Sequence
 
 from harness.analysis.case_comparison import Entry
 from harness.analysis.comparison import Comparison
+from harness.analysis.history import History, Series, histories
 from harness.cases import NormCase
 from harness.errors import UsageError
+from harness.records.schema import FAILED
 from reports import figures
-from reports.markdown_writer import escape, paragraphs, table
+from reports.markdown_writer import escape, paragraphs, table, write_table
 from reports.parts import answers, conditions
-from reports.table import left
+from reports.parts.reasons import details
+from reports.table import Cell, Table, left
+from reports.table import table as make_table
 
 ABOUT = (
     "Times are medians in us of what each run measured by itself. Devices, clocks and versions differ between runs: a "
@@ -23,23 +27,25 @@ ABOUT_ADDS = (
     "The time of an elementwise add of the same bytes on the same device, over that of the implementation: how near it "
     "comes to what its own device moves."
 )
+ABOUT_CHANGES = (
+    "Runs are numbered by time. A change is a step of 1 % or more in the time over that of the add in the same blocks, "
+    "which chance does not explain (adjusted p up to 0.05); + is slower. None is looked for across a run of another "
+    "environment than the run before."
+)
 FIGURES: dict[str, Callable[[Entry], str]] = {
     "us": lambda entry: figures.microseconds(entry.median_us),
     "speedup over the baseline": lambda entry: figures.ratio_and_interval(entry.speedup),
 }
 OF_ADD = "% of the device's add"
 LIBRARIES = ("torch", "triton", "cuda", "liger-kernel", "quack-kernels", "nvidia-cudnn-frontend")
+MOST_BESIDE = 6  # runs that have a column each
 
 
 def render(comparisons: Sequence[Comparison]) -> str:
     """The page as markdown; raises UsageError for one file, for runs without times, or without a case in common."""
-    if len(comparisons) < 2:
-        raise UsageError("--format history shows several files side by side; name two or more")
-    if untimed := [str(number) for number, comparison in enumerate(comparisons, 1) if not comparison.timed]:
-        raise UsageError(f"file {', '.join(untimed)} holds no times; --format verification takes verifications")
-    cases = common(comparisons)
-    if not cases:
-        raise UsageError("the files have no case in common that two of them measured")
+    cases = checked(comparisons)
+    if len(comparisons) > MOST_BESIDE:
+        return _histories(histories(comparisons))
     answered = "\n".join(
         f"- run {number}: {escape(answers.answer(comparison))}" for number, comparison in enumerate(comparisons, 1)
     )
@@ -54,10 +60,99 @@ def render(comparisons: Sequence[Comparison]) -> str:
     return paragraphs(parts)
 
 
+def checked(comparisons: Sequence[Comparison]) -> list[NormCase]:
+    """The cases in common; raises UsageError where there is none, and where files cannot stand beside each other."""
+    if len(comparisons) < 2:
+        raise UsageError("--format history shows several files side by side; name two or more")
+    if untimed := [str(number) for number, comparison in enumerate(comparisons, 1) if not comparison.timed]:
+        raise UsageError(f"file {', '.join(untimed)} holds no times; --format verification takes verifications")
+    cases = common(comparisons)
+    if not cases:
+        raise UsageError("the files have no case in common that two of them measured")
+    return cases
+
+
 def common(comparisons: Sequence[Comparison]) -> list[NormCase]:
     """The cases that at least two of the runs have, in the order in which they come."""
     count = Counter(case.case for comparison in comparisons for case in comparison.cases)
     return [case for case, runs in count.items() if runs > 1]
+
+
+def headline(history: History) -> str:
+    """How many series of a device there are, and how many of them changed."""
+    changed = [series for series in history.series if series.changes]
+    cases = len({series.case for series in history.series})
+    what = f"{len(history.runs)} runs, {cases} cases, {len(history.series)} series"
+    return f"{what}: {f'{len(changed)} changed' if changed else 'none changed'}."
+
+
+def changes_table(history: History) -> Table:
+    """A row for every case and implementation: those that changed come first, the largest change on top."""
+    rows = [
+        (
+            series.case.key,
+            series.impl,
+            _changes(history, series) or figures.NOTHING,
+            str(len(series.ranked)),
+            *(_microseconds(series, place) for place in (0, -1)),
+            _failures(series),
+        )
+        for series in sorted(history.series, key=_largest_change, reverse=True)
+    ]
+    heads = [*left("case", "impl", "changed"), "runs", "first us", "last us", *left("failed")]
+    return make_table(heads, rows)
+
+
+def runs_table(history: History) -> Table:
+    """A row for every run, oldest first, with what keeps it apart from the run before."""
+    rows = [
+        [
+            str(place + 1),
+            comparison.run.started_at[:16].replace("T", " "),
+            revision(comparison),
+            "; ".join(f"{key} {was} -> {now}" for key, (was, now) in history.breaks.get(place, {}).items()) or "-",
+        ]
+        for place, comparison in enumerate(history.runs)
+    ]
+    return make_table(["run", *left("started", "revision", "apart from the run before")], rows)
+
+
+def revision(comparison: Comparison) -> str:
+    """The commit that a run measured: head of a comparison of revisions, or else the checkout of this project."""
+    head = next((side.commit for side in comparison.run.sides if side.word == "head"), comparison.run.revision)
+    return (head or figures.NOTHING)[:9]
+
+
+def _histories(of_devices: Sequence[History]) -> str:
+    parts = ["# History"]
+    for history in of_devices:
+        parts += [f"## {escape(history.runs[0].run.device.name)}", headline(history), ABOUT_CHANGES]
+        parts += [write_table(changes_table(history)), write_table(runs_table(history))]
+    return paragraphs(parts)
+
+
+def _changes(history: History, series: Series) -> str:
+    named = [
+        f"{figures.signed_percent(change.relative)} at run {change.run + 1} ({revision(history.runs[change.run])})"
+        for change in series.changes
+    ]
+    return " and ".join(named)
+
+
+def _largest_change(series: Series) -> float:
+    return max((abs(change.relative) for change in series.changes), default=0.0)
+
+
+def _microseconds(series: Series, place: int) -> str:
+    entry = series.entries[series.ranked[place]]
+    return figures.microseconds(entry.median_us if entry else None)
+
+
+def _failures(series: Series) -> Cell:
+    failed = [(run, entry) for run, entry in enumerate(series.entries, 1) if entry and entry.status in FAILED]
+    text = ", ".join(f"{entry.status} in run {run}" for run, entry in failed)
+    why = tuple(line for _, entry in failed[:1] for line in details(entry.reason, entry.checked))
+    return Cell(text or figures.NOTHING, why=why, about={"impl": series.impl})
 
 
 def _runs(comparisons: Sequence[Comparison]) -> str:

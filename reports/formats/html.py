@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from harness.analysis.case_comparison import Entry
 from harness.analysis.comparison import Comparison
+from harness.analysis.history import histories
 from harness.analysis.outcomes import join_outcomes, norms
 from harness.cases import Norm
-from harness.errors import UsageError
 from harness.records.reason_texts import sentence
 from reports import columns, figures
 from reports.columns import Row
-from reports.formats import verification
+from reports.formats import history, verification
 from reports.kernel_names import display_names
 from reports.parts import answers, caveats, conditions, training_step
 from reports.parts.geomeans import norms_side_by_side
@@ -48,17 +48,13 @@ class Picture:
 
 
 def render(runs: Sequence[Comparison]) -> str:
-    """The page as HTML text, its plots in it: the comparison of one file, or the verification where nothing was timed.
+    """The page as HTML text, its plots in it: a file compared, several as a history; or verifications, without times.
 
-    Raises UsageError where several files hold times, or are of different devices.
+    Raises UsageError where some files hold times and others none, and for verifications of different devices.
     """
     if not any(comparison.timed for comparison in runs):
         return _verification(runs)
-    if len(runs) > 1:
-        raise UsageError(
-            f"--format html takes one file that was timed, or several of `normbwd verify`, not {len(runs)}"
-        )
-    return _comparison(runs[0])
+    return _comparison(runs[0]) if len(runs) == 1 else _history(runs)
 
 
 def fill(template: str, **values: Any) -> str:
@@ -106,6 +102,36 @@ def _comparison(comparison: Comparison) -> str:
         impls=list(dict.fromkeys(entry.impl for case in comparison.cases for entry in case.entries)),
         marks=_marks,
         absent=True,
+        example="8192x",
+    )
+
+
+def _history(runs: Sequence[Comparison]) -> str:
+    """The changes of every device's runs, with a plot a norm, and the conditions of the last run of each."""
+    from reports.plots.trend import trend  # imports matplotlib: seconds
+
+    cases = history.checked(runs)
+    of_devices = histories(runs)
+    return fill(
+        "history.html",
+        title="Norm backward over time",
+        headline=" ".join(map(history.headline, of_devices)),
+        caveats=[],
+        about=history.ABOUT_CHANGES,
+        histories=[
+            {
+                "device": each.runs[0].run.device.name,
+                "changes": history.changes_table(each),
+                "runs": history.runs_table(each),
+                "pictures": _pictures((n, figure) for n in get_args(Norm) if (figure := trend(each, n))),
+            }
+            for each in of_devices
+        ],
+        conditions=[_conditions(each.runs[-1]) for each in of_devices],
+        norms=list(dict.fromkeys(case.norm for case in cases)),
+        impls=list(dict.fromkeys(series.impl for each in of_devices for series in each.series)),
+        marks=_marks,
+        absent=False,
         example="8192x",
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -11,21 +11,22 @@ from matplotlib.figure import Figure
 from harness.analysis.comparison import Comparison
 from harness.analysis.outcomes import join_outcomes
 from harness.errors import UsageError
-from reports.plots import bandwidth, kernel_bars, precision, sample_spread, speedup_map
+from reports.plots import bandwidth, kernel_bars, precision, sample_spread, speedup_map, trend
 from reports.plots.style import FORMATS, save
 from reports.size_groups import groups
 
 MOST = 8  # plots of a run, unless all are asked for: a picture takes a second
 
 
-def write(comparison: Comparison, folder: Path, everything: bool = False) -> list[Path]:
-    """Draw what the file holds into `folder`, as svg and png, at most MOST or `everything`; gives the files.
+def write(runs: Sequence[Comparison], folder: Path, everything: bool = False) -> list[Path]:
+    """Draw what a file holds into `folder`, as svg and png, at most MOST or `everything`; of several files the history.
 
-    Raises UsageError where nothing can be drawn of it, or the folder cannot be written.
+    Gives the files. Raises UsageError where nothing can be drawn, or the folder cannot be written.
     """
     files: list[Path] = []
+    plots = draw(runs[0], everything) if len(runs) == 1 else trend.trends(runs)
     try:
-        for name, figure in islice(draw(comparison, everything), None if everything else MOST):
+        for name, figure in islice(plots, None if everything else MOST):
             folder.mkdir(parents=True, exist_ok=True)
             for form in FORMATS:
                 files.append(folder / f"{name}.{form}")

@@ -45,7 +45,7 @@ def test_at_most_eight_plots_are_made_unless_all_are_asked_for(tmp_path):
 def test_plots_are_written_reproducibly_in_both_forms(tmp_path):
     digests = []
     for folder in (tmp_path / "one", tmp_path / "two"):
-        files = write(compare(mixed()), folder)
+        files = write([compare(mixed())], folder)
         assert [path.name for path in files] == [f"{name}.{form}" for name in names(mixed()) for form in ("svg", "png")]
         digests.append([hashlib.sha256(path.read_bytes()).hexdigest() for path in files])
     assert digests[0] == digests[1]

@@ -2,6 +2,9 @@ import csv
 import io
 import json
 
+import pytest
+
+import reports
 from harness.analysis.comparison import compare
 from reports.formats.export import to_csv, to_json
 from tests.results_factory import helpers, mixed, results, row, thorough, timing
@@ -50,3 +53,29 @@ def test_an_interval_without_end_is_null():
     data = json.loads(to_json(comparison))
     assert data["cases"][0]["entries"][0]["speedup"]["high"] is None
     assert table(comparison)[0]["speedup_high"] == ""
+
+
+def test_the_points_of_a_commit_for_github_action_benchmark():
+    points = json.loads(reports.render(mixed(), "github-action-benchmark"))
+    assert {point["name"].split()[1] for point in points} == {
+        "torch-eager",
+        "triton-inhouse",
+        "quack",
+        "liger",
+        "compiled",
+    }
+    (quack,) = [point for point in points if "quack" in point["name"]]  # it is wrong on the other case
+    assert (quack["name"], quack["unit"]) == ("rms-8192x4096-bf16 quack", "us")
+    assert quack["value"] == pytest.approx(54.2, rel=0.2)
+    assert quack["extra"].startswith("speedup over torch-eager: 3.3")
+
+
+def test_the_records_of_pytorch_hud_have_the_fields_of_schema_v3():
+    records = json.loads(reports.render(mixed(), "pytorch-hud"))
+    assert {record["schema_version"] for record in records} == {"v3"}
+    latency, speedup = [record for record in records if record["model"]["backend"] == "quack"]
+    assert latency["model"]["name"] == "rms-8192x4096-bf16"
+    assert latency["benchmark"] == {"name": "normbwd", "mode": "bwd", "dtype": "bf16"}
+    assert latency["runners"][0]["gpu_info"] == "NVIDIA H200"
+    assert [record["metric"]["name"] for record in (latency, speedup)] == ["latency_us", "speedup"]
+    assert all(isinstance(value, float) for record in records for value in record["metric"]["benchmark_values"])

@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 
 import pytest
@@ -6,7 +7,7 @@ import reports
 from harness.analysis.comparison import compare
 from harness.errors import UsageError
 from reports.formats.history import common
-from tests.results_factory import CASE, LAYER, helpers, results, row, verified_only
+from tests.results_factory import CASE, LAYER, helpers, history, results, row, verified_only
 
 
 def render(runs):
@@ -58,6 +59,24 @@ def test_a_case_that_only_one_run_has_is_left_out():
     both = [run(50.0), run(48.0, case=LAYER), LATER]
     assert common([compare(each) for each in both]) == [CASE]
     assert "## layer" not in render(both)
+
+
+def test_many_runs_are_a_history():
+    text = render(history(runs=16, step=1.05))
+    assert "16 runs, 1 cases, 3 series: 1 changed." in text
+    (line,) = [line for line in text.splitlines() if "| quack " in line]
+    assert re.search(r"\+[45]\.\d % at run 9 \(000000000\) .* 15 .* wrong in run 12", line)
+    apart = render(history(runs=16, step=1.05, changed={"engine_version": 2}))
+    assert "none changed" in apart
+    assert "engine 0 -> 2" in apart
+
+
+def test_the_page_of_several_runs_is_small_and_has_their_plot(tmp_path):
+    page = reports.render(history(runs=16, step=1.05), "html")
+    assert "1 changed" in page
+    assert len(page) < 300_000
+    reports.write(history(runs=16, step=1.05), "plots", tmp_path)
+    assert re.search(r">\+[45]\.\d %<", (tmp_path / "history-rms.svg").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import reports
 from harness.records.file import load
 from tests.reports import page_checks
 from tests.reports.page_checks import CHECKS
-from tests.results_factory import careful, mixed
+from tests.results_factory import CASE, LAYER, careful, history, mixed
 
 pytestmark = pytest.mark.browser
 
@@ -22,6 +22,7 @@ PAGES = {
     "verified": lambda: load(RESULTS / "verify-peers.jsonl.bz2"),
     "mixed": mixed,
     "careful": careful,
+    "history": lambda: history(runs=12, step=1.05, at=6, cases=(CASE, LAYER)),
 }
 
 

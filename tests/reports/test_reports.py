@@ -43,7 +43,7 @@ def test_unknown_format_and_unwritable_file(tmp_path):
         reports.write(mixed(), "csv", tmp_path / "no" / "such" / "folder")
 
 
-@pytest.mark.parametrize("form", [form for form in reports.FORMATS if form not in (*SEVERAL, "html")])
+@pytest.mark.parametrize("form", [form for form in reports.FORMATS if form not in reports.OF_SEVERAL])
 def test_only_some_formats_take_several_files(form, tmp_path):
     said = f"--format {form} takes one file, not 2; {', '.join(reports.OF_SEVERAL)} take several"
     with pytest.raises(UsageError, match=said):

@@ -114,7 +114,10 @@ def test_every_model_of_the_schema_is_in_the_file():
     assert models >= {each for each in schema if issubclass(each, Record)} - {Record}
 
 
-@pytest.mark.parametrize("form", [form for form in reports.TEXTS if form not in ("csv", "json", "dtypes", "history")])
+DATA = ("csv", "json", "github-action-benchmark", "pytorch-hud")
+
+
+@pytest.mark.parametrize("form", [form for form in reports.TEXTS if form not in (*DATA, "dtypes", "history")])
 @pytest.mark.parametrize("timed", [True, False])
 def test_text_is_neither_markup_nor_a_line_nor_an_escape(form, timed):
     file, _ = evil_file(whole(timed))
@@ -135,7 +138,7 @@ def test_text_is_neither_markup_nor_a_line_nor_an_escape(form, timed):
 def test_plots_take_a_dollar_for_a_dollar(tmp_path):
     from reports.plots import draw
 
-    assert draw.write(compare(evil_file(whole())[0]), tmp_path)
+    assert draw.write([compare(evil_file(whole())[0])], tmp_path)
 
 
 def test_a_comparison_names_both_commits_after_what_failed():
