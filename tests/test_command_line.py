@@ -1,6 +1,7 @@
 """What is typed, what is answered in one line, and the exit code; nothing half-written is left behind."""
 
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -182,7 +183,6 @@ def no_worker(monkeypatch):
         ("bench extra", "Got unexpected extra argument(s) (extra); try `normbwd bench --help`"),
         ("list things", "list things: not one of impls, suites, variants, contexts, devices"),
         ("list suites --impl mine.py", "--impl: adds to `list impls` alone; leave it out"),
-        ("report absent.jsonl --impl quack", "--subject quack: is of --format pr; add that, or leave --subject out"),
         ("report absent.jsonl --subject quack", "--subject quack: is of --format pr; add that, or leave --subject out"),
         ("report absent.jsonl", "cannot read absent.jsonl: No such file or directory"),
         ("report .", ". is a folder; give a results file, RUN/results.jsonl"),
@@ -195,14 +195,9 @@ def test_bad_command_line_gives_one_line_of_error(no_worker, folder, capsys, lin
     assert list(folder.iterdir()) == []
 
 
-def test_a_value_of_the_wrong_type_is_answered_in_one_line(no_worker, folder, capsys):
+def test_a_value_of_the_wrong_type_is_answered_in_one_line(no_worker, capsys):
     assert typed("bench --seed abc --out run") == 2
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert shown.err.startswith("error: Invalid value for '--seed': ")
-    assert shown.err.endswith("; try `normbwd bench --help`\n")
-    assert shown.err.count("\n") == 1
-    assert list(folder.iterdir()) == []
+    assert re.fullmatch(r"error: Invalid value for '--seed': .*; try `normbwd bench --help`\n", capsys.readouterr().err)
 
 
 REFUSED_AT_ONCE = """
@@ -552,9 +547,14 @@ AS_A_COMMAND = "from harness.interrupts import main; main()"
 AS_A_MODULE = "runpy.run_module('harness', run_name='__main__', alter_sys=True)"
 
 
-@pytest.mark.parametrize("start", [AS_A_COMMAND, AS_A_MODULE], ids=["command", "module"])
 @pytest.mark.parametrize(
-    ("module", "code", "error"), [("typer", 130, INTERRUPTED), ("harness.run.listing", 130, INTERRUPTED), ("no", 0, "")]
+    ("start", "module", "code", "error"),
+    [
+        (AS_A_COMMAND, "typer", 130, INTERRUPTED),
+        (AS_A_MODULE, "harness.run.listing", 130, INTERRUPTED),
+        (AS_A_COMMAND, "no", 0, ""),
+        (AS_A_MODULE, "no", 0, ""),
+    ],
 )
 def test_interrupts_while_a_command_is_imported_and_while_it_ends(start, module, code, error):
     program = INTERRUPTED_PROGRAM.format(start=start, module=module)
@@ -591,7 +591,7 @@ def test_a_hang_up_that_nohup_ignores_ends_nothing(workers, folder):
 REPORT = "import sys; from harness.__main__ import main; main(['report', sys.argv[1], '--format', 'markdown'])"
 
 
-@pytest.mark.parametrize("variables", [{"PYTHONIOENCODING": "ascii"}, {"PYTHONIOENCODING": "cp1252"}, POSIX])
+@pytest.mark.parametrize("variables", [{"PYTHONIOENCODING": "cp1252"}, POSIX])
 def test_a_report_is_printed_whatever_the_encoding(measured, variables):
     text = measured.read_text(encoding="utf-8").replace("NVIDIA H200", "NVIDIA H200 \u2264")
     measured.write_text(text, encoding="utf-8")
@@ -679,7 +679,7 @@ def test_a_file_that_is_cut_off_anywhere_is_resumed_to_the_rows_of_a_whole_one(w
     path = folder / "run" / "results.jsonl"
     content = path.read_bytes()
     last_row = content.rstrip().rfind(b"\n", 0, content.rstrip().rfind(b"\n")) + 1
-    for length in (*range(last_row - 2, last_row + 3), *range(last_row + 3, len(content), 97), len(content) - 1):
+    for length in (*range(last_row - 2, last_row + 3), *range(last_row + 3, len(content), 400), len(content) - 1):
         path.write_bytes(content[:length])
         assert typed(f"{line} --resume") in (0, None)
         assert [row.impl for row in load(path).rows] == ["torch-eager", "quack", "liger"]
@@ -904,15 +904,12 @@ def test_a_report_is_printed_or_written(measured, folder, capsys, no_worker):
     assert capsys.readouterr().out == ""
 
 
-def test_plots_are_written_into_a_folder_and_need_one(measured, folder, capsys, no_worker):
+def test_plots_are_written_into_a_folder_and_need_one(measured, folder, capsys, monkeypatch):
     assert typed("report results.jsonl --format plots") == 2
     assert capsys.readouterr().err == "error: --format plots is drawn, not written; give a folder with --out\n"
+    monkeypatch.setattr("reports.plots.draw.MOST", 1)
     assert typed("report results.jsonl --format plots --out plots") in (0, None)
-    written = {path.name for path in (folder / "plots").iterdir()}
-    assert {name.split("-")[0] for name in written} >= {"kernels", "speedup"}
-    assert {path.removesuffix(".png") for path in written if path.endswith(".png")} == {
-        path.removesuffix(".svg") for path in written if path.endswith(".svg")
-    }
+    assert sorted(path.suffix for path in (folder / "plots").glob("speedup-*")) == [".png", ".svg"]
 
 
 def test_most_formats_take_one_file(measured, folder, capsys, no_worker):
@@ -921,6 +918,8 @@ def test_most_formats_take_one_file(measured, folder, capsys, no_worker):
         capsys.readouterr().err
         == "error: --format csv takes one file, not 2; dtypes, history, html, plots, verification take several\n"
     )
+    assert typed("report results.jsonl --format pdf") == 2
+    assert capsys.readouterr().err.startswith("error: no report format 'pdf'; --format can be: console, ")
     assert typed("report results.jsonl results.jsonl") in (0, None)
     assert capsys.readouterr().out.startswith("# Runs side by side")
 
@@ -955,13 +954,6 @@ def test_a_report_does_not_replace_what_it_is_of(measured, capsys):
     assert Path("results.jsonl").read_bytes() == before
 
 
-def test_a_report_in_a_format_that_is_none(measured, capsys):
-    assert typed("report results.jsonl --format pdf") == 2
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert shown.err.startswith("error: no report format 'pdf'; --format can be: console, ")
-
-
 @pytest.mark.parametrize("width", [None, 40])
 def test_implementations_are_listed_with_what_to_type_for_those_that_are_missing(workers, capsys, width):
     """A line to be copied is never broken, however narrow the terminal; a table that is piped fits 120 columns."""
@@ -982,10 +974,12 @@ def test_implementations_are_listed_with_what_to_type_for_those_that_are_missing
     assert all(len(line) <= (width or 120) for line in lines[:-1])
 
 
-@pytest.mark.parametrize("what", ["suites", "devices"])
-def test_suites_and_devices_are_listed_without_a_worker(no_worker, capsys, what):
-    assert typed(f"list {what}") in (0, None)
-    assert {"suites": "fast-llm", "devices": "h200"}[what] in capsys.readouterr().out
+def test_suites_and_devices_are_listed_without_a_worker(no_worker, capsys):
+    assert typed("list suites") in (0, None)
+    assert typed("list devices") in (0, None)
+    shown = capsys.readouterr().out
+    assert "fast-llm" in shown
+    assert "h200" in shown
 
 
 # Processes, self-tests, and what else is measured with.
