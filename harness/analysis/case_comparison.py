@@ -97,12 +97,34 @@ class Entry:
 
 @dataclass(frozen=True)
 class Lead:
-    """The fastest ranked implementation of a case, its ratio over the next one, and those it is tied with."""
+    """The fastest ranked implementation of a case, its ratio over each other, fastest first, and the A/A band."""
 
     impl: str
-    runner_up: str | None
-    ratio: Ratio | None
-    tied_with: tuple[str, ...]
+    ratios: Mapping[str, Ratio | None]
+    band: float | None
+
+    @property
+    def runner_up(self) -> str | None:
+        """The next one."""
+        return next(iter(self.ratios), None)
+
+    @property
+    def ratio(self) -> Ratio | None:
+        """The ratio over the next one."""
+        return next(iter(self.ratios.values()), None)
+
+    @property
+    def tied_with(self) -> tuple[str, ...]:
+        """Those that it cannot be told from."""
+        return self.tied(self.band)
+
+    def tied(self, band: float | None) -> tuple[str, ...]:
+        """Those that it does not lead by more than a band, a log ratio; without one all."""
+        return tuple(
+            impl
+            for impl, ratio in self.ratios.items()
+            if ratio is None or band is None or verdict(ratio, band) != "faster"
+        )
 
 
 @dataclass(frozen=True)
@@ -316,11 +338,7 @@ def _lead(ranked: Sequence[Joined], aa: float | None) -> Lead | None:
     if not ranked:
         return None
     first, *others = ranked
-    ratios = {other.impl: _ratio(other, first) for other in others}
-    beaten = {impl for impl, ratio in ratios.items() if ratio and aa is not None and verdict(ratio, aa) == "faster"}
-    runner_up = next(iter(ratios), None)
-    tied_with = tuple(impl for impl in ratios if impl not in beaten)
-    return Lead(first.impl, runner_up, ratios[runner_up] if runner_up else None, tied_with)
+    return Lead(first.impl, {other.impl: _ratio(other, first) for other in others}, aa)
 
 
 def _ratio(base: Joined | None, other: Joined) -> Ratio | None:

@@ -15,7 +15,7 @@ from harness.records.file import ResultsFile
 from harness.records.run_records import GpuRecord
 from harness.records.schema import RowRecord
 from harness.run.invocation import Invocation
-from harness.run.provenance import own_revision
+from harness.run.provenance import gpu_hash, own_revision
 from harness.run.session import Planned, library_versions
 from harness.worker.messages import Hello
 
@@ -50,7 +50,12 @@ class Team:
         place, versions = gpu.place, differing(self.first, gpu)
         with self._lock:
             new = GpuRecord(
-                number=len(self.gpus), host=place.host, visible=place.visible, uuid=place.facts.uuid, versions=versions
+                number=len(self.gpus),
+                host=place.host,
+                visible=place.visible,
+                uuid=place.facts.uuid,
+                gpu=gpu_hash(place.facts),
+                versions=versions,
             )
             for number, other in self.gpus.items():
                 if other.model_copy(update={"number": new.number}) == new:

@@ -35,6 +35,7 @@ class DeviceRecord(Record):
     sm_clock_mhz: Whole | None = None
     memory_clock_mhz: Whole | None = None
     power_limit_w: float | None = None
+    gpu: str | None = Field(default=None, description="a hash of its UUID: tells the GPUs of several files apart")
 
 
 class ImplRecord(Record):
@@ -124,6 +125,7 @@ class GpuRecord(Record):
     host: str
     visible: str = ""
     uuid: str | None = None
+    gpu: str | None = None  # as of a DeviceRecord
     versions: dict[str, str] = Field(
         default={}, description="libraries, driver and revision that differ from the run record"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 
@@ -30,7 +31,13 @@ def device_record(profile: DeviceProfile, facts: DeviceFacts) -> DeviceRecord:
         sm_clock_mhz=reading.sm_clock_mhz,
         memory_clock_mhz=reading.memory_clock_mhz,
         power_limit_w=gpu.power_limit_w() if gpu else None,
+        gpu=gpu_hash(facts),
     )
+
+
+def gpu_hash(facts: DeviceFacts) -> str | None:
+    """What tells a GPU from others without naming it: a hash of its UUID; None where it has none."""
+    return hashlib.sha256(facts.uuid.encode()).hexdigest()[:12] if facts.uuid else None
 
 
 def own_revision(checkout: Path = CHECKOUT) -> str | None:

@@ -102,9 +102,14 @@ def _fastest(comparison: Comparison, impl: str | None) -> tuple[str, str | None]
         ranked = figures.count(sum(bool(case.ranked) for case in comparison.cases), "case")
         return f"{subject} alone was ranked, in {ranked}: there is nothing to compare it with.", wins.impl
     alone, tied = (len(wins.alone), len(wins.tied)) if wins else (0, 0)
-    text = f"{subject} is fastest in {alone} of {figures.count(summary.cases, 'case')}"
+    text = f"{subject} is fastest in {alone} of {figures.count(summary.cases, 'case')} {scope(comparison)}"
     text += f" and tied for fastest in {tied} more." if tied else "."
     return text, wins.impl if wins else subject
+
+
+def scope(comparison: Comparison) -> str:
+    """What a run speaks for: its own GPU or GPUs. Only several runs speak for a model: `--format gpus`."""
+    return "on this GPU" if len(comparison.gpus) < 2 else f"on these {len(comparison.gpus)} GPUs"
 
 
 def competed(comparison: Comparison, impl: str) -> bool:

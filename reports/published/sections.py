@@ -7,19 +7,30 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from harness.analysis.comparison import Comparison
+from harness.analysis.machines import RUN_BAND, Place, place
 from harness.analysis.outcomes import join_outcomes, tally, tried
+from harness.analysis.statistics import geomean
 from harness.analysis.step import every_context
+from harness.cases import NormCase
 from harness.defaults import OWN_IMPL
 from harness.records.contexts import COLD
 from harness.records.published_plan import Plan
 from harness.records.run_records import RunRecord
 from harness.records.schema import FAILED
+from reports import figures
+from reports.labels import NORMS
 from reports.markdown_writer import paragraphs, table, without_padding, write_table
 from reports.parts.geomeans import norms_side_by_side
+from reports.published.run_facts import context_text
 from reports.published.sources import Source, by_device, most_important
 from reports.table import left
 
-MOST_ROWS = 8  # of the README's table; the page of the run has all
+PLACES = ("ahead", "tied", "behind", "no verdict")
+ABOUT_TALLIES = (
+    "Each case in each context once; a lead within {band}, what two runs differ by, is tied. It holds on the GPUs that "
+    "were measured."
+)
+MOST_ROWS = 5  # of the README's table; the page of the run has all
 
 
 def fastest(sources: Sequence[Source], plan: Plan) -> str:
@@ -54,7 +65,38 @@ def runs(sources: Sequence[Source], plan: Plan) -> str:
     return paragraphs(parts)
 
 
-SECTIONS: dict[str, Callable[[Sequence[Source], Plan], str]] = {"fastest": fastest, "runs": runs}
+def tallies(sources: Sequence[Source], _plan: Plan) -> str:
+    """A line for each device and norm: in how many cells the in-house kernel is ahead of all others, and by how much.
+
+    A cell is a case in a context. One that several runs have is counted once, of the most important run.
+    """
+    lines: dict[tuple[str, ...], dict[tuple[NormCase, str], Place]] = {}
+    for source in (source for source in sources if source.is_ranking):
+        for comparison in every_context(source.comparison):
+            context = context_text(comparison.context, comparison.run.settings)
+            for case in comparison.cases:
+                cells = lines.setdefault((source.device_name, NORMS[case.case.norm]), {})
+                if (case.case, context) not in cells:
+                    cells[case.case, context] = place(case, is_own)
+    rows = [[", ".join(line), *_tally(list(cells.values()))] for line, cells in lines.items()]
+    heads = [*left("device, norm"), *PLACES, "lead over the best other"]
+    return paragraphs([without_padding(table(heads, rows)), ABOUT_TALLIES.format(band=figures.band(RUN_BAND))])
+
+
+def _tally(places: Sequence[Place]) -> list[str]:
+    """How many cells have each place, and the geometric mean of the leads with the smallest and the largest."""
+    counts = Counter(place.said for place in places)
+    leads = [place.lead for place in places if place.lead is not None]
+    ends = f" ({figures.plain_ratio(min(leads))} to {figures.plain_ratio(max(leads))})" if leads else ""
+    return [*(str(counts[said]) for said in PLACES), figures.plain_ratio(geomean(leads)) + ends]
+
+
+def is_own(impl: str) -> bool:
+    """Whether an implementation is the in-house kernel or a variant of it."""
+    return impl == OWN_IMPL or impl.startswith(f"{OWN_IMPL}-")
+
+
+SECTIONS: dict[str, Callable[[Sequence[Source], Plan], str]] = {"fastest": fastest, "tallies": tallies, "runs": runs}
 
 
 def versions(run: RunRecord) -> str:
@@ -85,7 +127,7 @@ def _places(comparison: Comparison) -> Counter[str]:
     places: Counter[str] = Counter()
     for case in comparison.cases:
         leaders = (case.lead.impl, *case.lead.tied_with) if case.lead else ()
-        own = [impl == OWN_IMPL or impl.startswith(f"{OWN_IMPL}-") for impl in leaders]
+        own = [is_own(impl) for impl in leaders]
         places["first" if own and all(own) else "tied" if any(own) else "behind" if own else "no verdict"] += 1
     return places
 

@@ -97,7 +97,7 @@ def test_interference_in_one_case_leaves_the_others_alone():
     run = results(*ROWS, *other)
     assert [case.interference is None for case in by_case(run).values()] == [True, False]
     assert f"Nothing is ranked in 1 case: {REASONS['A/A pair']}." in caveats(compare(run))
-    assert headline(compare(run)).startswith("2 of 2 right, same bits. quack is fastest in 1 of 2 cases.")
+    assert headline(compare(run)).startswith("2 of 2 right, same bits. quack is fastest in 1 of 2 cases on this GPU.")
 
 
 def test_other_load_on_a_cpu_is_shown():

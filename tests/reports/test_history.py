@@ -45,7 +45,7 @@ def test_two_devices_stand_under_their_names():
         ["NVIDIA H200", "NVIDIA B200"]
     ] * 3
     assert cells(text, "rms: % of the device's add", "quack") == ["92.0", "115.0"]
-    assert "- run 2: 3 of 3 right, same bits. quack is fastest in 1 of 1 case." in text
+    assert "- run 2: 3 of 3 right, same bits. quack is fastest in 1 of 1 case on this GPU." in text
 
 
 def test_runs_of_one_device_stand_under_their_numbers():

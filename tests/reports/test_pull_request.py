@@ -69,7 +69,7 @@ def test_the_subject_can_be_chosen():
 def test_default_subject_is_fastest_with_most_cases():
     rows = [row("torch-eager", 100.0), row("quack", 50.0), row("liger", 40.0), *helpers(100.0, 46.0)]
     assert render(compare(results(*rows))).startswith(
-        "liger: right 1 of 1, same bits 1 of 1. liger is fastest in 1 of 1 case"
+        "liger: right 1 of 1, same bits 1 of 1. liger is fastest in 1 of 1 case on this GPU"
     )
 
 
@@ -92,7 +92,9 @@ def test_every_file_of_a_run_is_a_subject():
 def test_what_was_not_timed_is_not_called_fastest_in_none():
     untimed = row("triton-inhouse", timed=None, untimed="interpreted on a CPU")
     comparison = compare(results(untimed, row("torch-eager", 100.0), row("quack", 50.0), *helpers(100.0, 46.0)))
-    assert render(comparison).startswith("quack: right 1 of 1, same bits 1 of 1. quack is fastest in 1 of 1 case")
+    assert render(comparison).startswith(
+        "quack: right 1 of 1, same bits 1 of 1. quack is fastest in 1 of 1 case on this GPU"
+    )
     found = render(comparison, "triton-inhouse")
     assert found.startswith("triton-inhouse: right 1 of 1, same bits 1 of 1. triton-inhouse was not timed here.")
 

@@ -10,6 +10,7 @@ from tests.results_factory import careful, longer, mixed, thorough
 
 SEVERAL = {
     "dtypes": [BF16, FP16],
+    "gpus": [mixed(), mixed()],
     "history": [mixed(), mixed()],
     "verification": [careful(), longer()],
 }
@@ -21,7 +22,7 @@ def test_every_format_reaches_a_file_and_standard_output(form, tmp_path, capsys)
     reports.write(measured, form, tmp_path / "report")
     text = (tmp_path / "report").read_text(encoding="utf-8")
     reports.write(measured, form)
-    assert any(word in text for word in ("quack", "pairs", "processes", "coldness", "t0"))
+    assert any(word in text for word in ("quack", "pairs", "processes", "coldness", "t0", "GPU"))
     printed = capsys.readouterr().out
     assert [line.rstrip() for line in printed.splitlines()] == [line.rstrip() for line in text.splitlines()]
 

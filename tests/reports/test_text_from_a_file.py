@@ -117,7 +117,7 @@ def test_every_model_of_the_schema_is_in_the_file():
 DATA = ("csv", "json", "github-action-benchmark", "pytorch-hud")
 
 
-@pytest.mark.parametrize("form", [form for form in reports.TEXTS if form not in (*DATA, "dtypes", "history")])
+@pytest.mark.parametrize("form", [form for form in reports.TEXTS if form not in (*DATA, "dtypes", "gpus", "history")])
 @pytest.mark.parametrize("timed", [True, False])
 def test_text_is_neither_markup_nor_a_line_nor_an_escape(form, timed):
     file, _ = evil_file(whole(timed))

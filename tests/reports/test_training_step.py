@@ -100,7 +100,7 @@ def test_waiting_is_said_to_be_usual_from_half_of_the_samples_on(waited, usual, 
 
 def test_each_context_has_a_report_of_its_own():
     text = render(step(), "markdown", context="host")
-    assert "host: quack is fastest in 2 of 2 cases." in text
+    assert "host: quack is fastest in 2 of 2 cases on this GPU." in text
     assert "- Context: host" in text
     assert "## In a training step" not in text
 

@@ -29,7 +29,7 @@ of = ["timed"]
 """
 TEXTS = {
     "README.md": "# Front\n\n<!-- written: fastest -->\n<!-- end -->\n\nThe rest.\n",
-    "docs/results.md": "# Results\n\n<!-- written: runs -->\n<!-- end -->\n",
+    "docs/results.md": "# Results\n\n<!-- written: tallies -->\n<!-- end -->\n\n<!-- written: runs -->\n<!-- end -->\n",
     "results/plan.toml": PLAN,
 }
 SHAPES = [(32768, 1024), (16384, 2048), (8192, 4096)]

@@ -75,6 +75,14 @@ def test_results_page_counts_the_places_of_the_in_house_kernel(written):
     assert "Not measured: later." in page
 
 
+def test_each_case_in_each_context_is_tallied_once(written):
+    page = text(written, "docs/results.md")
+    assert "| device, norm | ahead | tied | behind | no verdict | lead over the best other |" in page
+    assert "| NVIDIA H200, RMSNorm | 4 | 2 | 2 | 0 | 1.06 (0.88 to 1.25) |" in page
+    assert "| NVIDIA H200, LayerNorm | 2 | 0 | 0 | 0 | 1.38 (1.38 to 1.38) |" in page
+    assert "a lead within ±3.56 %" in page
+
+
 def test_new_device_stands_everywhere_behind_that_with_more_runs(tmp_path):
     checkout = make(tmp_path, devices=("acme-9000", "h200"))
     (checkout / "results/acme-9000/again.jsonl.bz2").unlink()
@@ -112,5 +120,5 @@ def test_what_is_missing_is_one_clear_line(checkout, path, words):
 
 def test_unknown_section_is_one_clear_line(checkout):
     (checkout / "docs/results.md").write_text("<!-- written: nothing -->\n<!-- end -->\n", "utf-8")
-    with pytest.raises(UsageError, match=r"no section 'nothing'; .* takes fastest, runs"):
+    with pytest.raises(UsageError, match=r"no section 'nothing'; .* takes fastest, tallies, runs"):
         write_all(checkout=checkout)
