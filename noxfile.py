@@ -280,12 +280,14 @@ def browser(session: nox.Session) -> None:
 
 @session
 def lint(session: nox.Session) -> None:
-    """Check style, formatting, and which package imports which."""
-    _install(session, "ruff", "import-linter")
+    """Check style, formatting, which package imports which, and what workflows and actions let a stranger do."""
+    _install(session, "ruff", "import-linter", "zizmor")
     _run_module(session, "ruff", "check", ".")
     _run_module(session, "ruff", "format", "--check", ".")
     linter = "from importlinter.cli import lint_imports_command; lint_imports_command()"
     session.run(_python(session), "-c", linter, external=True, env={"PYTHONPATH": str(ROOT)})
+    examples = [str(path) for path in sorted((ROOT / "examples").glob("github-*.yml"))]  # `.` has the actions
+    session.run(str(Path(_python(session)).with_name("zizmor")), "--offline", "-q", ".", *examples, external=True)
 
 
 @session

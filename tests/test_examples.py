@@ -24,6 +24,7 @@ from harness.verify import precision
 from harness.worker.discovery import discover
 from harness.worker.interleave import TimingJob
 from tests.fake_device import FakeDevice
+from tests.repositories import commit, git
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 NORM = NormCase("rms", 8, 64, dtype="fp32", weight_dtype="fp32", device="cpu")
@@ -37,67 +38,113 @@ def load(name):
     return module
 
 
-ACTION = EXAMPLES.parent / "action.yml"
-WORKFLOWS = sorted([*EXAMPLES.glob("github-*.yml"), *(EXAMPLES.parent / ".github/workflows").glob("*.yml"), ACTION])
-OWN = "OWNER/normbwd@REVISION"
+ROOT = EXAMPLES.parent
+ACTION, COMMENT = ROOT / "action.yml", ROOT / "comment" / "action.yml"
+OWN_WORKFLOWS = [EXAMPLES / "github-actions.yml", EXAMPLES / "github-comment.yml"]
+WORKFLOWS = [*OWN_WORKFLOWS, *sorted((ROOT / ".github/workflows").glob("*.yml")), ACTION, COMMENT]
+OWN = {"OWNER/normbwd@v1", "OWNER/normbwd/comment@v1"}
 
 
-@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: "/".join(path.parts[-2:]))
 def test_actions_are_pinned_by_hash(path):
-    used = set(re.findall(r"uses: (\S+)", path.read_text("utf-8"))) - {OWN}
+    used = set(re.findall(r"uses: (\S+)", path.read_text("utf-8")))
     assert used
-    assert [action for action in used if not re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", action)] == []
+    assert [action for action in used - OWN if not re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", action)] == []
+
+
+@pytest.mark.parametrize("path", OWN_WORKFLOWS, ids=lambda path: path.name)
+def test_a_user_writes_15_lines(path):
+    assert sum(not line.startswith("#") for line in path.read_text("utf-8").splitlines()) <= 15
 
 
 def test_code_of_a_pull_request_never_runs_beside_a_token():
     """What it writes into GITHUB_ENV or onto the path is read by the later steps of its job."""
-    measure, comment = ((EXAMPLES / f"github-{name}.yml").read_text("utf-8") for name in ("actions", "comment"))
-    assert f"uses: {OWN} " in measure
-    measure += ACTION.read_text("utf-8")
-    assert re.search(r"^permissions:\n  contents: read\n\n", measure, re.MULTILINE)
-    assert not re.search(r"token|secrets|\bgh |pull_request_target|: write", measure.partition("\nname:")[2])
-    assert "persist-credentials: false" in measure
-    assert not re.search(r"checkout|normbwd (?!\()|python|pip|found/(?!comment\.md)", comment.partition("\njobs:")[2])
-    named, _ = re.findall(r"^name: (\S+)$", measure, re.MULTILINE)
-    assert f"workflows: [{named}]" in comment
-    assert "github.event.workflow_run.head_sha" in comment
+    measure, comment = (yaml.safe_load(path.read_text("utf-8")) for path in OWN_WORKFLOWS)
+    assert measure["permissions"] == {"contents": "read"}
+    assert comment["permissions"] == {"actions": "read", "pull-requests": "write"}
+    assert measure["jobs"]["gate"]["steps"][0]["with"]["persist-credentials"] is False
+    assert comment[True]["workflow_run"]["workflows"] == [measure["name"]]  # YAML reads `on` as true
+    assert not re.search(r"token|secrets|\bgh |pull_request_target", OWN_WORKFLOWS[0].read_text() + ACTION.read_text())
+    runs = COMMENT.read_text("utf-8").partition("\nruns:")[2]
+    assert not re.search(r"checkout|python|pip|found/(?!comment\.md)", runs)
+    assert "github.event.workflow_run.head_sha" in runs
 
 
-STEPS = yaml.safe_load(ACTION.read_text("utf-8"))["runs"]["steps"]
+STEPS, COMMENT_STEPS = (yaml.safe_load(path.read_text("utf-8"))["runs"]["steps"] for path in (ACTION, COMMENT))
 
 
 def test_no_input_of_the_action_is_part_of_a_script():
     """A name with a quote in it would else be run."""
-    assert [step["name"] for step in STEPS if "${{" in step.get("run", "")] == []
+    assert [step["name"] for step in STEPS + COMMENT_STEPS if "${{" in step.get("run", "")] == []
+
+
+def run_step(step, where, env):
+    command = ("bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"])
+    return subprocess.run(command, cwd=where, env=os.environ | env, check=False).returncode
+
+
+HOSTILE_BRANCH = 'b";touch${IFS}RUN;$(touch${IFS}RUN)`touch${IFS}RUN`'
+HOSTILE_NAME = HOSTILE_BRANCH + "'"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("fault", "code", "says"), [("", 3, "right 1 of 1"), ("1.01 * ", 1, "right 0 of 1")])
-def test_the_action_leaves_a_comment_and_a_code(tmp_path, fault, code, says):
+@pytest.mark.parametrize(
+    ("fault", "code", "says", "branch", "name"),
+    [
+        ("", 3, "right on 1 of 1", "base", "my-norm"),
+        ("1.01 * ", 1, "wrong on 1 of 1", HOSTILE_BRANCH, HOSTILE_NAME),
+        ("", 2, "error: there is no revision", "$(touch RUN)", "my-norm"),
+    ],
+)
+def test_the_action_leaves_a_comment_and_a_code(tmp_path, fault, code, says, branch, name):
     """Its scripts run as a runner runs them, but for the installation; on a CPU no time is ranked."""
-    repository = tmp_path / "repository"
-    repository.mkdir()
-    adapter, text = repository / "my_norm.py", (EXAMPLES / "my_norm.py").read_text("utf-8")
-    git = ("git", "-C", str(repository), "-c", "user.name=a", "-c", "user.email=a@b")
-    for message, written in (("base", text), ("head", text.replace("dx = rstd", f"dx = {fault}rstd"))):
-        adapter.write_text(written + f"\n# {message}\n", "utf-8")
-        for command in (("init", "-q"), ("add", "."), ("commit", "-q", "-m", message)):
-            subprocess.run([*git, *command], check=True)
-    given = {"adapter": "my_norm.py", "impls": "my-norm", "shapes": "16x64", "base": "HEAD^1", "gate": ""}
-    given |= {"options": "--norm rms --device cpu --quick", "strict": "true"}
+    where = tmp_path / "repository"
+    where.mkdir()
+    text = (EXAMPLES / "my_norm.py").read_text("utf-8").replace('name = "my-norm"', f"name = {name!r}")
+    git(where, "init", "-q")
+    commit(where, {"my_norm.py": text})
+    if " " not in branch:
+        git(where, "branch", branch)
+    commit(where, {"my_norm.py": text.replace("dx = rstd", f"dx = {fault}rstd") + "\n# head\n"})
+    given = {"adapter": "my_norm.py", "impls": name, "shapes": "16x64", "base": branch, "gate": "", "strict": "true"}
+    given |= {"options": "--norm rms --device cpu --quick", "launcher": "env LAUNCHED=1"}
     output, codes = tmp_path / "output", []
+    (tmp_path / "normbwd").symlink_to(Path(sys.executable).parent.parent)
     runner = {"RUNNER_TEMP": str(tmp_path), "GITHUB_OUTPUT": str(output), "GITHUB_STEP_SUMMARY": os.devnull}
-    runner["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     for step in STEPS[1:]:
         if "run" in step:
-            env = os.environ | runner
-            for name, value in step["env"].items():
+            env = dict(runner)
+            for variable, value in step["env"].items():
                 asked = re.search(r"inputs\.(\w+)", value)
-                env[name] = given[asked[1]] if asked else output.read_text().strip().removeprefix("code=")
-            command = ("bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"])
-            codes.append(subprocess.run(command, cwd=repository, env=env, check=False).returncode)
-    assert codes == [0, 0, code]
-    assert says in (tmp_path / "normbwd-run/comment.md").read_text("utf-8").splitlines()[0]
+                env[variable] = given[asked[1]] if asked else output.read_text().strip().removeprefix("code=")
+            codes.append(run_step(step, where, env))
+    assert codes == [0, code]
+    assert says in (tmp_path / "normbwd-run/comment.md").read_text("utf-8").lstrip().splitlines()[0]
+    assert not list(tmp_path.rglob("RUN"))
+
+
+@pytest.mark.parametrize("earlier", ["", "17"])
+def test_a_comment_pings_nobody_and_is_edited_in_place(tmp_path, earlier):
+    """The text is a stranger's: tables and folded parts stay, tags, links, pictures and mentions do not work."""
+    text = "**right** | a@b |\n<details><summary>x</summary>\n@you <img src=x> ![p](https://e.x) [r]: www.e.x #12\n"
+    text += "</details>\n"
+    (tmp_path / "found").mkdir()
+    (tmp_path / "found" / "comment.md").write_text(text)
+    fake = tmp_path / "gh"
+    fake.write_text(
+        '#!/bin/bash\necho "$@" >> calls\ncase "$*" in pr\\ list*) echo 5;; *--paginate*) echo -n "$EARLIER";; esac\n'
+    )
+    fake.chmod(0o755)
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "EARLIER": earlier, "GH_REPO": "o/r", "COMMIT": "c" * 40}
+    assert run_step(COMMENT_STEPS[1], tmp_path, env) == 0
+    posted = (tmp_path / "comment.md").read_text("utf-8")
+    assert posted.startswith("<!-- normbwd -->\n**right** | a")
+    assert posted.count("<details><summary>x</summary>") == posted.count("</details>") == 1
+    assert not re.search(r"@\w|<img|\]\(|\]:|://|www\.|#\d", posted)
+    assert posted.partition("\n")[2].replace("\u200b", "") == text
+    last = (tmp_path / "calls").read_text().splitlines()[-1]
+    in_place = "api -X PATCH repos/o/r/issues/comments/17 -F body=@comment.md"
+    assert last == (in_place if earlier else "pr comment 5 --body-file comment.md")
 
 
 @pytest.mark.parametrize("kind", [kind.name for kind in INPUT_KINDS.values() if kind.only in ("any", "weight")])

@@ -50,10 +50,11 @@ def render(comparison: Comparison, impl: str | None = None, verdicts: Sequence[V
 def _head_and_base(comparison: Comparison, name: str, verdicts: Sequence[Verdict]) -> str:
     """The text of a `compare` run: right or wrong, faster or slower, all failures, the cases, folded the conditions."""
     texts = (f"**{head.summary(comparison, name)}**", head.gate(verdicts), head.commits(comparison))
-    lines = [*head.failures(comparison, name), *(f"**{each}**" for each in head.warnings(comparison))]
+    lines = [*head.failures(comparison, name), *(f"**{each}**" for each in head.warnings(comparison, bool(verdicts)))]
     top = [line for text in texts if text for line in (escape(figures.one_line(text, len(text))), "")]
     top += [*(f"- {escape(figures.one_line(line, len(line)))}" for line in lines), *([""] if lines else [])]
-    made = [*_reproduce(comparison), "", conditions.error_budget(comparison)]
+    budget = conditions.error_budget(comparison)
+    made = [*_reproduce(comparison), *(["", budget] if budget else [])]
     bottom = ["", "<details><summary>Conditions</summary>", "", *made, "", "</details>"]
     outcomes = head.outcomes(verdicts, name)
     rows = [Row(comparison, case, case.entry(name), outcomes.get(case.case.key)) for case in comparison.cases]

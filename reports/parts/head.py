@@ -63,10 +63,10 @@ def failures(comparison: Comparison, head: str) -> list[str]:
     return [*lines[: MOST_FAILURES - 1], *last]
 
 
-def warnings(comparison: Comparison) -> list[str]:
-    """What a reader must know before any figure."""
-    nothing = caveats.interference(comparison) if caveats.nothing_ranked(comparison) else []
-    return [*nothing, *caveats.caveats(comparison)]
+def warnings(comparison: Comparison, gated: bool) -> list[str]:
+    """What a reader must know before any figure; why nothing is ranked is left to a gate that says it."""
+    unsaid = caveats.nothing_ranked(comparison) and not gated
+    return [*(caveats.interference(comparison) if unsaid else []), *caveats.caveats(comparison)]
 
 
 def outcomes(verdicts: Sequence[Verdict], head: str) -> dict[str, Outcome]:
