@@ -27,6 +27,7 @@ words[TAKEN]    If any program leaves, the pieces that the others have taken. Ea
 import triton
 import triton.language as tl
 
+from .checks import LATE, POLLS, poll_again
 from .exchange import all_agree, braced
 
 MOST = tl.constexpr(1024)  # programs
@@ -57,13 +58,13 @@ def arrival() -> str:
 def wait() -> str:
     """Assembly: the first warp polls the word at $1 until it is at least the $2 of any lane; $3 is its value so far.
 
-    $0 is 1 if it is more than that, and 0 in all other warps. Only one warp of a program polls: hundreds of warps that
-    read one word would delay the programs that add to it.
+    $0 is 1 if it is more than that, LATE if it never is so much, and 0 in all other warps. Only one warp of a program
+    polls: hundreds of warps that read one word would delay the programs that add to it.
     """
     lines = [".reg .pred first, ready, more;", ".reg .b32 thread;", ".reg .b64 now;", "mov.u32 thread, %tid.x;"]
-    lines += ["mov.b32 $0, 0;", "setp.lt.u32 first, thread, 32;", "@!first bra MET;", "mov.b64 now, $3;"]
+    lines += [*POLLS, "mov.b32 $0, 0;", "setp.lt.u32 first, thread, 32;", "@!first bra MET;", "mov.b64 now, $3;"]
     lines += ["LOOK:", "setp.ge.s64 ready, now, $2;", "vote.sync.any.pred ready, ready, 0xffffffff;"]
-    lines += ["@ready bra SEEN;", "ld.acquire.gpu.global.b64 now, [$1];", "bra LOOK;"]
+    lines += ["@ready bra SEEN;", *poll_again("$0", "MET"), "ld.acquire.gpu.global.b64 now, [$1];", "bra LOOK;"]
     lines += ["SEEN:", "setp.gt.s64 more, now, $2;"]
     lines += ["vote.sync.any.pred more, more, 0xffffffff;", "selp.b32 $0, 1, 0, more;", "MET:"]
     return braced(lines)
@@ -133,9 +134,16 @@ def wait_for_all(words, started, seen, INTERPRETED: tl.constexpr):
     if INTERPRETED:
         return all_started(started) & (seen == all_arrived(started))
     target = tl.where(all_started(started), all_arrived(started), 0)
+    return all_agree(all_started(started) & (await_arrivals(words, target, seen) == 0))
+
+
+@triton.jit
+def await_arrivals(words, target, seen):
+    """Wait until ARRIVED is `target`, or 1 is returned if it is more; it was `seen` so far."""
     asked = [words + ARRIVED, target, seen]
     more = tl.inline_asm_elementwise(WAIT, "=&r,l,l,l", asked, dtype=tl.int32, is_pure=False, pack=1)
-    return all_agree(all_started(started) & (more == 0))
+    tl.device_assert(more != LATE, "normbwd: programs of this launch never arrived; do others use its words?")
+    return more
 
 
 @triton.jit
@@ -166,8 +174,7 @@ def wait_or_leave(words, program, programs, INTERPRETED: tl.constexpr):
             polls = tl.where(started == before, polls + 1, 0)
     if number >= leave:
         if not INTERPRETED:
-            asked = [words + ARRIVED, target, tl.cast(0, tl.int64)]
-            tl.inline_asm_elementwise(WAIT, "=&r,l,l,l", asked, dtype=tl.int32, is_pure=False, pack=1)
+            await_arrivals(words, target, tl.cast(0, tl.int64))
             tl.debug_barrier()
         leave = tl.atomic_add(words + ARRIVED, 0, sem="relaxed") - target
         number = ask(words, number, leave)

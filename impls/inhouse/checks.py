@@ -1,7 +1,9 @@
-"""With NORMBWD_CHECKS=1, read as Python starts: two launches that wait by the same words at once end in an assertion.
+"""NORMBWD_CHECKS, read as Python starts: what ends in an error instead of a hang, or of a wrong gradient.
 
-Each launch then stands between two kernels on its stream, or in its graph: the first marks the words as taken, the
-second as free. Nothing is kept from call to call, so that every launch is looked at.
+A number above 1 is that of polls after which a program that waits traps; without it waits without end. With 1 these
+are about ten seconds, the program says what it waited for, and two launches that wait by the same words at once end in
+an assertion: each launch then stands between two kernels on its stream, or in its graph, of which the first marks the
+words as taken, the second as free. Nothing is kept from call to call, so that every launch is looked at.
 """
 
 # Triton compiles this file: kernel arguments have no Python type.
@@ -18,12 +20,29 @@ import triton.language as tl
 from .launch import KernelCall
 from .workspace import mark
 
-IS_CHECKED = os.environ.get("NORMBWD_CHECKS") == "1"
+_CHECKS = os.environ.get("NORMBWD_CHECKS", "")
+IS_CHECKED = _CHECKS == "1"
+MOST_POLLS = 1 << 24 if IS_CHECKED else int(_CHECKS) if _CHECKS.isdecimal() else 0  # 0 is no limit
+LATE = tl.constexpr(2)  # what a wait returns after so many polls, where it says so
+
+
+def poll_again(flag: str, end: str) -> list[str]:
+    """Assembly before a poll is repeated: trap after too many, or set a register to LATE and go to the label `end`.
+
+    The counter and the predicate are those of `POLLS`.
+    """
+    late = [f"@late mov.b32 {flag}, {LATE.value};", f"@late bra {end};"] if IS_CHECKED else ["@late trap;"]
+    return ["add.u32 polls, polls, 1;", f"setp.gt.u32 late, polls, {MOST_POLLS};", *late] if MOST_POLLS else []
+
+
+POLLS = [".reg .pred late;", ".reg .b32 polls;", "mov.u32 polls, 0;"] if MOST_POLLS else []
 
 
 def between_marks(calls: list[KernelCall], device: torch.device) -> list[KernelCall]:
     """The kernels of a launch, with those that mark its words."""
     word = mark(device)
+    for call in calls:
+        call.options |= {"debug": True, "sanitize_overflow": False}  # for `tl.device_assert` alone
     return [KernelCall(take, (1,), word, debug=True), *calls, KernelCall(free, (1,), word)]
 
 

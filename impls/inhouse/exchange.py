@@ -13,6 +13,8 @@ from typing import Any
 import triton
 import triton.language as tl
 
+from .checks import LATE, POLLS, poll_again
+
 
 class Exchange:
     """The assembly by which `senders` programs exchange `sums` numbers each, at most MOST.
@@ -49,17 +51,18 @@ class Exchange:
         return braced([*self._lanes(f"${self.loads}"), *self._fetch([f"${i}" for i in range(self.loads)])])
 
     def receive(self) -> str:
-        """$0...: the numbers, summed over all senders; then the words of `look`, its address, the tag to wait for."""
-        where, tag = (f"${self.MOST + self.loads + i}" for i in range(2))
+        """$0...: the numbers, summed over all senders, and LATE; then the words of `poll`, its address, the tag."""
+        late, first = f"${self.MOST}", self.MOST + 1
+        where, tag = (f"${first + self.loads + i}" for i in range(2))
         words = [f"word{i}" for i in range(self.loads)]
         lines = [f".reg .b64 word<{self.loads}>;", f".reg .b32 found, sum<{self.loads}>, moved;", ".reg .pred ready;"]
-        lines += [f"mov.b64 {word}, ${self.MOST + i};" for i, word in enumerate(words)]
-        lines += [*self._lanes(where), "CHECK:", "setp.eq.b32 ready, 0, 0;"]
+        lines += [f"mov.b64 {word}, ${first + i};" for i, word in enumerate(words)]
+        lines += [*POLLS, f"mov.b32 {late}, 0;", *self._lanes(where), "CHECK:", "setp.eq.b32 ready, 0, 0;"]
         for i, word in enumerate(words):
             lines += [f"mov.b64 {{sum{i}, found}}, {word};", f"@!has{i} mov.b32 found, {tag};"]
             lines.append(f"setp.eq.and.b32 ready, found, {tag}, ready;")
         lines += ["vote.sync.all.pred ready, ready, 0xffffffff;", "@ready bra READY;"]
-        lines += [*self._fetch(words), "bra CHECK;", "READY:"]
+        lines += [*poll_again(late, "READY"), *self._fetch(words), "bra CHECK;", "READY:"]
         for i, word in enumerate(words):
             lines += [f"mov.b64 {{sum{i}, found}}, {word};", f"@!has{i} mov.b32 sum{i}, 0;"]
             for step in (1, 2, 4, 8, 16):
@@ -139,8 +142,11 @@ def poll(words, ASM: tl.constexpr, LOADS: tl.constexpr):
 @triton.jit
 def receive(seen, words, tag, ASM: tl.constexpr):
     """Wait until all programs of a row have sent their parts, and return the sums."""
-    OPERANDS: tl.constexpr = "=&f," * 4 + "l," * len(seen) + "l,r"
-    return tl.inline_asm_elementwise(ASM, OPERANDS, seen + (words, tag), dtype=(tl.float32,) * 4, is_pure=False, pack=1)
+    OPERANDS: tl.constexpr = "=&f," * 4 + "=&r," + "l," * len(seen) + "l,r"
+    DTYPES: tl.constexpr = (tl.float32,) * 4 + (tl.int32,)
+    found = tl.inline_asm_elementwise(ASM, OPERANDS, seen + (words, tag), dtype=DTYPES, is_pure=False, pack=1)
+    tl.device_assert(found[4] != LATE, "normbwd: sums of a row never came; do other launches use its words?")
+    return found[0], found[1], found[2], found[3]
 
 
 _AGREE = [".reg .pred true;", "setp.ne.u32 true, $1, 0;", "bar.red.and.pred true, 0, true;", "selp.b32 $0, 1, 0, true;"]

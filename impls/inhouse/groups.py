@@ -24,6 +24,7 @@ other on one stream (workspace.py).
 import triton
 import triton.language as tl
 
+from .checks import LATE, POLLS, poll_again
 from .exchange import all_agree, braced
 from .limits import MOST_GROUPS
 
@@ -40,11 +41,15 @@ MOST_POLLS = tl.constexpr(16)  # about as many microseconds until a program does
 
 
 def wait() -> str:
-    """The assembly that one warp of each program runs: until the high half of the word at $1 is at least $2."""
+    """The assembly that one warp of each program runs: until the high half of the word at $1 is at least $2.
+
+    $0 is LATE if it has not come to be.
+    """
     lines = [".reg .pred first, early;", ".reg .b32 thread, low, high;", ".reg .b64 now;", "mov.u32 thread, %tid.x;"]
-    lines += ["setp.lt.u32 first, thread, 32;", "@!first bra MET;", "WAIT:", "ld.acquire.gpu.global.b64 now, [$1];"]
+    lines += [*POLLS, "mov.b32 $0, 0;", "setp.lt.u32 first, thread, 32;", "@!first bra MET;"]
+    lines += ["WAIT:", *poll_again("$0", "MET"), "ld.acquire.gpu.global.b64 now, [$1];"]
     lines += ["mov.b64 {low, high}, now;", "sub.s32 high, high, $2;", "setp.lt.s32 early, high, 0;"]
-    return braced([*lines, "@early bra WAIT;", "MET:", "mov.b32 $0, 0;"])
+    return braced([*lines, "@early bra WAIT;", "MET:"])
 
 
 WAIT = tl.constexpr(wait())
@@ -130,7 +135,8 @@ def report(done, units):
 @triton.jit
 def wait_for(done, target):
     """Wait until so many units are done, and their stores can be read."""
-    tl.inline_asm_elementwise(WAIT, "=r,l,r", [done, target], dtype=tl.int32, is_pure=False, pack=1)
+    late = tl.inline_asm_elementwise(WAIT, "=&r,l,r", [done, target], dtype=tl.int32, is_pure=False, pack=1)
+    tl.device_assert(late != LATE, "normbwd: work of this launch was never done; do others use its words?")
     tl.debug_barrier()
 
 

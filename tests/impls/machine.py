@@ -32,6 +32,10 @@ class Stuck(Exception):
     """Nobody gets on."""
 
 
+class Trapped(Exception):
+    """A program gave up."""
+
+
 class Machine:
     """One launch: `arguments` are numbers and tensors, as the kernel's parameters follow each other.
 
@@ -208,6 +212,10 @@ class Warp:
         """Several words that are accessed as one have to begin at a multiple of their size."""
         if (addresses[mask] % size).any():
             raise IndexError(f"{size} bytes that begin at no multiple of it: {addresses[mask]}")
+
+    def run_trap(self, _opcode, mask):
+        if mask.any():
+            raise Trapped
 
     def run_ld(self, opcode, mask, to, source):
         dtype = KINDS[opcode[-1]]

@@ -95,6 +95,29 @@ def test_a_last_sum_before_all_have_arrived_is_seen():
     assert seen is not None
 
 
+def words_of_others(name):
+    """What comes of a launch on words of which something was lost."""
+    from harness.cases import make_inputs
+    from tests.impls.machine import Trapped
+    from tests.impls.test_compiled import OnMachine
+
+    words = words_after(1)
+    words[ARRIVED.value] -= WORTH.value
+    with instead_of_launches(("cuda", 90, 32), partial(OnMachine, most_idle=30000), words):
+        try:
+            gradients(make_inputs(CASES[name][0], seed=0), launch=CASES[name][1])
+        except Trapped:
+            return "trapped"
+
+
+def test_a_wait_without_end_ends_in_a_trap(monkeypatch):
+    monkeypatch.setenv("NORMBWD_CHECKS", "50")
+    assert in_child(__name__, "words_of_others", *([name] for name in CASES)) == ["trapped"] * len(CASES)
+    monkeypatch.setenv("NORMBWD_CHECKS", "0")
+    with pytest.raises(AssertionError, match="Stuck"):
+        in_child(__name__, "words_of_others", ["two warps"])
+
+
 if __name__ == "__main__":
     function, *calls = json.loads(sys.argv[1])
     print(json.dumps([globals()[function](*call) for call in calls]))

@@ -1,6 +1,9 @@
-"""Two launches that wait by the same words are found, in Triton's interpreter."""
+"""Two launches that wait by the same words are found, in Triton's interpreter; kernels say what they waited for."""
 
 import dataclasses
+import json
+import re
+import sys
 
 import pytest
 import torch
@@ -9,6 +12,7 @@ from triton.runtime.interpreter import interpreter_builder
 
 from impls.inhouse import checks
 from impls.inhouse.launch import KernelCall
+from tests.impls.gpuless import in_child, instead_of_launches
 
 
 def test_a_launch_within_another_is_found(monkeypatch):
@@ -17,7 +21,7 @@ def test_a_launch_within_another_is_found(monkeypatch):
     word = torch.zeros(1, dtype=torch.int64)
     monkeypatch.setattr(checks, "mark", lambda device: word)
     seen = []
-    kernel = KernelCall({(1,): lambda: seen.append(word.item())}, (1,))
+    kernel = KernelCall({(1,): lambda **options: seen.append(word.item())}, (1,))
     take, own, free = checks.between_marks([kernel], word.device)
     for _ in range(2):
         for each in (take, own, free):
@@ -26,3 +30,49 @@ def test_a_launch_within_another_is_found(monkeypatch):
     take.start()
     with pytest.raises((AssertionError, InterpreterError), match="two launches at once"):
         take.start()
+
+
+def messages(name):
+    """What the compiled kernel of a case says where it gives up."""
+    from harness.cases import make_inputs
+    from impls.inhouse import backward
+    from tests.impls.inhouse_cases import gradients
+    from tests.impls.test_compiled import CASES
+
+    case, launch = CASES[name]
+    texts = []
+
+    class Compiled:
+        def __init__(self, _name, kernel):
+            self.kernel = kernel
+
+        def __getitem__(self, grid):
+            def compiled(*args, **options):
+                ptx = self.kernel.warmup(*args, grid=grid, **options).asm["ptx"]
+                texts.extend(re.findall(r"assertMessage_\d+\[\d+\] = \{([\d, ]+)\}", ptx))
+
+            return compiled
+
+    memory = torch.zeros(1 << 14, dtype=torch.int64)
+    with instead_of_launches(("cuda", 90, 32), Compiled, memory), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checks, "mark", lambda device: memory[-1:])
+        calls = type(launch).calls
+        patch.setattr(type(launch), "calls", lambda *a: checks.between_marks(calls(*a), memory.device)[1:-1])
+        patch.setattr(backward, "output", lambda like, shape: like.new_empty(shape))
+        gradients(make_inputs(case, seed=0), launch=launch)
+    return sorted({bytes(map(int, text.split(","))).decode().rstrip("\0") for text in texts})
+
+
+@pytest.mark.slow
+def test_kernels_say_what_they_waited_for(monkeypatch):
+    monkeypatch.setenv("NORMBWD_CHECKS", "1")
+    flat, shared = in_child(__name__, "messages", ["flat"], ["shared"])
+    assert len(flat) == 1
+    assert len(shared) == 2
+    assert all(text.startswith("normbwd: ") for text in flat + shared)
+    assert in_child(__name__, "messages", ["few rows"]) == [[]]
+
+
+if __name__ == "__main__":
+    function, *calls = json.loads(sys.argv[1])
+    print(json.dumps([globals()[function](*call) for call in calls]))

@@ -45,6 +45,9 @@ class Language:
         found = np.where(condition, one, other)
         return found.item() if found.ndim == 0 else found
 
+    def device_assert(self, condition, text):
+        assert condition, text
+
     def minimum(self, one, other):
         return min(one, other)
 

@@ -16,7 +16,7 @@ from torch.func import jvp
 
 import normbwd
 from harness.cases import make_inputs
-from impls.inhouse import graph_memory, workspace
+from impls.inhouse import arrivals, graph_memory, workspace
 from impls.inhouse.backward import norm_backward
 from impls.inhouse.model import rms_norm
 from tests.impls.inhouse_cases import check_gradients, gradients
@@ -211,6 +211,21 @@ def test_a_graph_that_runs_beside_itself_is_found():
     ((out, code),) = in_children("one_graph_twice", NORMBWD_CHECKS="1")
     assert code != 0
     assert "two launches at once" in out
+
+
+def lost_arrival():
+    """A launch on words of which something was lost, as where memory is discarded behind torch's back."""
+    inputs = make_inputs(FLAT, seed=1)
+    gradients(inputs)
+    workspace.arrival_words(inputs.x.device)[arrivals.ARRIVED.value] -= arrivals.WORTH.value
+    gradients(inputs)
+    torch.cuda.synchronize()
+
+
+def test_a_wait_that_cannot_end_says_what_it_waits_for():
+    ((out, code),) = in_children("lost_arrival", NORMBWD_CHECKS="1")
+    assert code != 0
+    assert "never arrived" in out
 
 
 def test_many_rows_beyond_32_bits():
