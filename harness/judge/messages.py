@@ -128,10 +128,15 @@ class Ready(JudgeMessage):
     title: str = Field(default="", max_length=200)
 
 
-class RunnerReady(JudgeMessage):
-    """From a runner, first: the layers that are in force, what it runs, its memory on a GPU, whether calls can wait."""
+class Entered(JudgeMessage):
+    """From a runner, before it loads anything of a stranger's: the layers that are in force."""
 
-    layers: dict[str, bool] = Field(default={}, max_length=16)
+    layers: dict[str, bool] = Field(max_length=16)
+
+
+class RunnerReady(JudgeMessage):
+    """From a runner: what it runs, its memory on a GPU, and whether calls can wait there."""
+
     name: str = Field(max_length=100)
     in_place: bool = False
     version: int = 0
@@ -162,7 +167,7 @@ class Failed(JudgeMessage):
 
 
 REQUESTS = (StartRunner, Prepare, Go, Open, Attach, Draw, Reveal, Commit, Compare, Calm)
-ANSWERS = (Ready, RunnerReady, Answered, Compared, Failed)
+ANSWERS = (Ready, Entered, RunnerReady, Answered, Compared, Failed)
 
 
 def channel_of(end: socket.socket, kinds: tuple[type[JudgeMessage], ...]) -> Channel[JudgeMessage]:

@@ -17,6 +17,7 @@ from harness.judge import memory, sandbox
 from harness.judge.messages import (
     Answered,
     AnswerPlace,
+    Entered,
     Failed,
     Go,
     JudgeMessage,
@@ -41,10 +42,14 @@ class StretchServer:
         self._memories = memories
         self._case = start.case
 
-    def open(self) -> JudgeMessage:
-        """Enter the sandbox, then load the implementation."""
+    def enter(self) -> Entered:
+        """Enter the sandbox."""
         start, gpu = self._start, self._case.device != "cpu"
-        layers = sandbox.enter(Path(start.scratch), start.protected, gpu, start.without)
+        return Entered(layers=sandbox.enter(Path(start.scratch), start.protected, gpu, start.without))
+
+    def open(self) -> JudgeMessage:
+        """Load the implementation."""
+        start, gpu = self._start, self._case.device != "cpu"
         import torch
 
         spans, size = memory.layout(self._case, start.calls, "input", "statistic")
@@ -62,12 +67,10 @@ class StretchServer:
         self._implementation = self._load()
         handle = memory.exported(self._block.data_ptr())[0] if gpu else ""
         if self._implementation is None:
-            return RunnerReady(layers=layers, name=NOTHING, handle=handle, queues=queues)
+            return RunnerReady(name=NOTHING, handle=handle, queues=queues)
         own = self._implementation
         in_place, version = bool(own.in_place), int(own.version)
-        return RunnerReady(
-            layers=layers, name=own.name, in_place=in_place, version=version, handle=handle, queues=queues
-        )
+        return RunnerReady(name=own.name, in_place=in_place, version=version, handle=handle, queues=queues)
 
     def prepare(self, _request: Any) -> JudgeMessage:
         """Prepare the implementation for each of the inputs."""
@@ -183,6 +186,7 @@ def run(channel: Channel[Any], memories: Sequence[int]) -> None:
     """Serve the parent at the other end of the channel."""
     server = StretchServer(cast("StartRunner", channel.receive(None)), memories)
     try:
+        channel.send(server.enter())
         hello = server.open()
     except (Exception, SystemExit) as error:
         hello = Failed(status="crashed", reason=raised(error))

@@ -35,6 +35,7 @@ from harness.judge.messages import (
     Compare,
     Compared,
     Draw,
+    Entered,
     Go,
     JudgeMessage,
     Open,
@@ -55,6 +56,8 @@ FEWEST_CALLS = 3
 MOST_CALLS = {"cpu": 6, "cuda": 24}
 START_LIMIT_S = 180.0
 LEAST_OVERHEADS = 1.5
+VERIFIED = 0.5  # of the timed answers
+REPEATED = 0.7  # of the draws where that is allowed
 UNQUEUED_STRETCHES, QUIET_STRETCHES, SLOWED = 2, 2, 1.25
 QUEUE_LIMIT_S = 5.0  # for launching a stretch
 SUSPECT = ""  # no implementation is called so
@@ -63,13 +66,12 @@ CALM_FACTOR, CALM_TRIES = 1.5, 20
 
 @dataclass(frozen=True)
 class JudgeSettings:
-    """How much is done: processes of the judged file in turn, stretches of each, seconds for comparing in each."""
+    """How much is done: processes of the judged file in turn, and stretches of each."""
 
     sittings: int = 2
     least_turns: int = 6
     most_turns: int = 20
     timing_s: float = 3.0
-    verify_s: float = 3.0
     time_limit_s: float = 300.0
     without: tuple[str, ...] = ()  # layers that are left out, for tests of the others
 
@@ -89,11 +91,11 @@ class _Findings:
     counts: Counter[str] = field(default_factory=Counter[str])  # of answers, by the fields of `Answers`
     verify_s: float = 0.0
 
-    def meet(self, hello: RunnerReady) -> None:
-        """Note what the runner of the judged file says of itself."""
-        self.name = printable(Reason(hello.name)).code
-        self.version, self.in_place = hello.version, hello.in_place
-        self.layers = {**hello.layers, "stopped_while_others_run": True, "fresh_inputs": True, "own_clock": True}
+    def meet(self, seat: _Seat) -> None:
+        """Note what the runner of the judged file says of itself, and what it said before it loaded that."""
+        self.name = printable(Reason(seat.hello.name)).code
+        self.version, self.in_place = seat.hello.version, seat.hello.in_place
+        self.layers = {**seat.layers, "stopped_while_others_run": True, "fresh_inputs": True, "own_clock": True}
 
     def answers(self) -> Answers:
         """How many answers there were."""
@@ -112,6 +114,7 @@ class _Seat:
     child: Child
     number: int
     impl: str
+    layers: dict[str, bool]
     hello: RunnerReady
 
 
@@ -183,12 +186,13 @@ class Courtroom:
             protected=[os.getpid(), *(each.pid for each in self._children)],
             without=list(self.settings.without),
         )
-        hello = self._expect(child.ask(start, self.settings.time_limit_s, "start"), RunnerReady, "start")
+        entered = self._expect(child.ask(start, START_LIMIT_S, "start"), Entered, "start")
+        hello = self._expect(child.answer(self.settings.time_limit_s, "start"), RunnerReady, "start")
         child.stop()
         child.settle()
-        if self._on_gpu and self._ask_reference(Attach(runner=number, handle=hello.handle)).title:
-            raise JudgedError("tampered", Reason("unreadable_answer"))
-        return _Seat(child, number, hello.name, hello)
+        if self._on_gpu:
+            self._read_places(Attach(runner=number, handle=hello.handle))
+        return _Seat(child, number, hello.name, entered.layers, hello)
 
     def _prepare(self, seat: _Seat, seeds: list[int]) -> None:
         """Prepare what a stopped runner runs for inputs of these seeds; the next calls may compile."""
@@ -240,12 +244,13 @@ class Courtroom:
         seeds = [self._seed() for _ in range(self.calls)]
         for sitting in range(self.settings.sittings):
             if sitting:
-                seeds = [seed if self._rng.random() < 0.5 else self._seed() for seed in seeds]
+                kept = self._rng.sample(range(self.calls), self.calls // 2)
+                seeds = [seed if call in kept else self._seed() for call, seed in enumerate(seeds)]
             self._prepare_peers(seeds)
             child = self._nursery.fork("runner", self._memories[:1])
             try:
                 seat = self._seated(child, JUDGED, "", file)
-                found.meet(seat.hello)
+                found.meet(seat)
                 self._prepare(seat, seeds)
                 found.verify_s = 0.0
                 for _ in range(UNQUEUED_STRETCHES):  # the first compiles, and both are compared
@@ -313,10 +318,9 @@ class Courtroom:
         """
         drawn = self._seeds()
         if again:
-            known = [[dy for x, dy in found.hashes if x == seed] for seed in seeds]
             drawn = [
-                self._rng.choice(earlier) if earlier and self._rng.random() < 0.6 else fresh
-                for earlier, fresh in zip(known, drawn, strict=True)
+                self._rng.choice(earlier) if earlier and self._rng.random() < REPEATED else fresh
+                for earlier, fresh in zip([_earlier(found, seed, sitting) for seed in seeds], drawn, strict=True)
             ]
         self._draw(judged, drawn)
         us, done = self._clocked(judged)
@@ -325,7 +329,8 @@ class Courtroom:
         if not self._on_gpu:
             self._read_answers(judged.child, done)
         found.counts["given"] += self.calls
-        self._compare(done, list(zip(seeds, drawn, strict=True)), sitting, found)
+        which = [call for call in range(self.calls) if not again and self._rng.random() < VERIFIED]
+        self._compare(which, done, list(zip(seeds, drawn, strict=True)), sitting, found)
         return us
 
     def _draw(self, seat: _Seat, seeds: list[int]) -> None:
@@ -350,7 +355,7 @@ class Courtroom:
         done = child.answer(self.settings.time_limit_s, "time")
         child.stop()
         if self._on_gpu and isinstance(done, Answered):  # what is still computed is awaited, or read too early
-            self._commit(seat, done)
+            self._read_places(Commit(runner=seat.number, answers=done.answers))
         us = (time.perf_counter_ns() - began) / 1e3
         child.settle()
         return us, self._checked(done, go)
@@ -372,18 +377,20 @@ class Courtroom:
             return None
         child.stop()
         child.settle()
-        timed = self._ask_reference(Reveal(runner=seat.number, word=go.word, answers=done.answers))
-        if timed.title == LATE:
-            raise JudgedError("timeout", Reason("no_answer", {"stage": "time", "seconds": STRETCH_LIMIT_S}))
-        if timed.title:
-            raise JudgedError("tampered", Reason("unreadable_answer"))
-        self._commit(seat, done)
+        timed = self._read_places(Reveal(runner=seat.number, word=go.word, answers=done.answers))
+        self._read_places(Commit(runner=seat.number, answers=done.answers))
         return timed.figures["us"], done
 
-    def _commit(self, seat: _Seat, done: Answered) -> None:
-        """Let the reference copy the answers on a GPU."""
-        if self._ask_reference(Commit(runner=seat.number, answers=done.answers)).title:
-            raise JudgedError("tampered", Reason("unreadable_answer"))
+    def _read_places(self, request: JudgeMessage) -> Ready:
+        """Let the reference read memory that a runner named; if that ends the reference, it is the runner's fault."""
+        title = "died"
+        with suppress(JudgedError):
+            ready: Ready = self._reference.ask(request, START_LIMIT_S, "reference")
+            if not (title := ready.title):
+                return ready
+        if title == LATE:
+            raise JudgedError("timeout", Reason("no_answer", {"stage": "time", "seconds": STRETCH_LIMIT_S}))
+        raise JudgedError("tampered", Reason("unreadable_answer"))
 
     def _checked(self, done: Any, go: Go) -> Answered:
         """The answer to this request, and to no earlier one."""
@@ -423,10 +430,10 @@ class Courtroom:
                 os.close(opened)
         raise JudgedError("tampered", Reason("unreadable_answer"))
 
-    def _compare(self, done: Answered, draws: list[tuple[int, int]], sitting: int, found: _Findings) -> None:
-        """Compare a random half of the answers with float64, fewer where time is short, and all with earlier bits."""
-        share = 0.5 if found.verify_s < self.settings.verify_s else 0.25
-        which = [call for call in range(self.calls) if self._rng.random() < share]
+    def _compare(
+        self, which: list[int], done: Answered, draws: list[tuple[int, int]], sitting: int, found: _Findings
+    ) -> None:
+        """Compare these answers, or one at random, with float64, and all with earlier bits."""
         which = which or [self._rng.randrange(self.calls)]
         wide = [[place.name for place in places if place.wide] for places in done.answers]
         began_s = time.monotonic()
@@ -485,3 +492,9 @@ class Courtroom:
 
     def _seed(self) -> int:
         return secrets.randbits(60)
+
+
+def _earlier(found: _Findings, seed: int, sitting: int) -> list[int]:
+    """The draws of dy that these inputs had before, those of another process if there are any."""
+    first_in = {dy: first for (x, dy), (first, _) in found.hashes.items() if x == seed}
+    return [dy for dy, first in first_in.items() if first != sitting] or list(first_in)
