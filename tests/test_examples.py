@@ -93,7 +93,7 @@ HOSTILE_NAME = HOSTILE_BRANCH + "'"
     [
         ("", 3, "right on 1 of 1", "base", "my-norm"),
         ("1.01 * ", 1, "wrong on 1 of 1", HOSTILE_BRANCH, HOSTILE_NAME),
-        ("", 2, "error: there is no revision", "$(touch RUN)", "my-norm"),
+        ("", 2, "measured nothing.**\n\n    error: there is no revision", "$(touch RUN)", "my-norm"),
     ],
 )
 def test_the_action_leaves_a_comment_and_a_code(tmp_path, fault, code, says, branch, name):
@@ -119,7 +119,7 @@ def test_the_action_leaves_a_comment_and_a_code(tmp_path, fault, code, says, bra
                 env[variable] = given[asked[1]] if asked else output.read_text().strip().removeprefix("code=")
             codes.append(run_step(step, where, env))
     assert codes == [0, code]
-    assert says in (tmp_path / "normbwd-run/comment.md").read_text("utf-8").lstrip().splitlines()[0]
+    assert says in (tmp_path / "normbwd-run/comment.md").read_text("utf-8")[:100]
     assert not list(tmp_path.rglob("RUN"))
 
 
