@@ -10,6 +10,8 @@ from harness.errors import UnsupportedError
 from . import triton_inhouse
 
 name = "triton-inhouse-margin"
+library = "triton-inhouse"
+for_speed = ()  # it leaves multiprocessors idle
 version = 1
 requires = triton_inhouse.requires
 variants = {"triton-inhouse-margin8": 8, "triton-inhouse-margin32": 32}  # for --context beside:8 and beside:32

@@ -8,6 +8,8 @@ from dataclasses import replace
 
 from harness.analysis.case_comparison import Entry
 from harness.analysis.checks import NEW_PROCESS, Checked, OtherBits
+from harness.analysis.comparison import Comparison
+from harness.analysis.libraries import unmeasured
 from harness.analysis.step import Spender
 from harness.analysis.summary import Geomean, Wins
 from harness.cases import Norm, NormCase
@@ -19,6 +21,11 @@ MARKS: dict[OtherBits, str] = {
     "in one process": "nondeterministic",
     "in a new process": "other bits in a new process",
 }
+
+
+def first_word(comparison: Comparison) -> str:
+    """What coming first is called: `fastest` where every variant of every library was measured, else `first`."""
+    return "fastest" if unmeasured(comparison) == [] else "first"
 
 
 def case_labels(cases: Sequence[NormCase]) -> dict[NormCase, str]:

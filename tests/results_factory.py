@@ -228,6 +228,7 @@ def run_record(jobs=1, timed=True, names=NAMES, cpu=False, **settings):
                 source="impls/some.py",
                 in_place=name == "liger",
                 via="autograd" if name == "compiled" else "kernel",
+                for_speed=[],
             )
             for name in names
         ],

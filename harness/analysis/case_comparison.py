@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
@@ -165,6 +165,11 @@ class CaseComparison:
     def failed(self) -> tuple[Entry, ...]:
         """The entries that ran and did not pass."""
         return self.of("failed")
+
+    def lead_among(self, impls: Collection[str]) -> Lead | None:
+        """The lead among these implementations alone; None where the case has none."""
+        ranked = [self.joined.impls[entry.impl] for entry in self.ranked if entry.impl in impls]
+        return _lead(ranked, self.aa_band) if self.lead else None
 
     def of(self, *standings: Standing) -> tuple[Entry, ...]:
         """The entries of these standings, in order."""

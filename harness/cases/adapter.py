@@ -28,6 +28,7 @@ class Configured:
     name: str | None
     config: Config = None
     file: str = ""  # of tuned configurations, that it was read from
+    tried: int = 0  # so many beside the default, before that file was written
 
     @property
     def is_chosen(self) -> bool:
@@ -102,6 +103,17 @@ class Implementation:
     @property
     def on_request(self) -> bool:
         return self._declared("on_request")
+
+    @property
+    def for_speed(self) -> list[str]:
+        """The rows by which the library may be faster than by its first: as declared, or else all other variants."""
+        return list(getattr(self.module, "for_speed", list(getattr(self.module, "variants", ()))[1:]))
+
+    @property
+    def outside(self) -> str:
+        """Why running it here is outside what it was made for; empty where it is not."""
+        declared = getattr(self.module, "outside", "")
+        return _text("outside", declared() if callable(declared) else declared) or ""
 
     @property
     def summary(self) -> str:

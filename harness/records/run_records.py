@@ -51,6 +51,10 @@ class ImplRecord(Record):
     compiles_ahead: bool = False
     handles: dict[Norm, list[str]] = Field(default={}, description="what a case may have beyond a plain one, by norm")
     on_request: bool = Field(default=False, description="not run unless it is named: slow to prepare")
+    for_speed: list[str] | None = Field(
+        default=None, description="rows that its library offers to be faster; None in files of earlier versions"
+    )
+    outside: str = Field(default="", description="why this run is outside what it was made for")
     libraries: dict[str, str] = Field(default={}, description="versions of what it requires beyond what all do")
     version: Whole = Field(default=0, description="the adapter's own, raised where a figure of it may change")
 

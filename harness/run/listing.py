@@ -98,7 +98,7 @@ def _impls(impl_files: tuple[Path, ...]) -> tuple[ListedImpl, ...]:
             item.name,
             item.missing is None,
             "by default" if item in run_by_default else "where named" if item.on_request else "with --impls all",
-            item.summary,
+            f"{item.summary} A row apart: {item.outside}." if item.outside else item.summary,
             item.missing,
         )
         for item in known

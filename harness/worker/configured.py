@@ -34,9 +34,10 @@ def is_candidate(name: str, impl: str) -> bool:
 
 def configuration_note(configured: Configured) -> Reason:
     """The note on a row that names its configuration, and the file that it was read from."""
+    of_file = {"file": configured.file, "tried": configured.tried} if configured.file else {}
     if configured.name is None:
-        return Reason("default_configuration", {"file": configured.file})
-    fields = {"name": configured.name} | ({"file": configured.file} if configured.file else {})
+        return Reason("default_configuration", of_file)
+    fields = {"name": configured.name} | of_file
     return Reason("configuration_of_file" if configured.file else "configuration", fields)
 
 
@@ -97,5 +98,5 @@ def _from_file(cases: Mapping[NormCase, TunedCase], path: Path, case: NormCase) 
     if tuned_case is None:
         raise UnsupportedError(f"{path} has no such case; `normbwd tune` adds it")
     if tuned_case.config_name is None:
-        return Configured(None, file=str(path))
-    return Configured(tuned_case.config_name, tuned_case.config, str(path))
+        return Configured(None, file=str(path), tried=tuned_case.tried)
+    return Configured(tuned_case.config_name, tuned_case.config, str(path), tuned_case.tried)

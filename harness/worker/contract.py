@@ -43,8 +43,6 @@ def _declarations(module: ModuleType) -> Iterator[str]:
         yield f"install = {install!r}: must be a text, what to type"
     if isinstance(version := getattr(module, "version", 0), bool) or not isinstance(version, int) or version < 0:
         yield f"version = {version!r}: must be a whole number, raised when a figure of this adapter may change"
-    if not _are_texts(uses := getattr(module, "uses", ())):
-        yield f"uses = {uses!r}: must be a tuple of module names"
     if variants is not None and not (isinstance(variants, Mapping) and variants):
         yield f"variants = {variants!r}: must be a dict of public names to values, with one entry at least"
     elif variants is not None:
@@ -61,6 +59,12 @@ def _declarations(module: ModuleType) -> Iterator[str]:
 
 
 def _flags(module: ModuleType) -> Iterator[str]:
+    for name, of in (("uses", "module names"), ("for_speed", "public names")):
+        if not _are_texts(texts := getattr(module, name, ())):
+            yield f"{name} = {texts!r}: must be a tuple of {of}"
+    for name in ("outside", "library"):
+        if not isinstance(text := getattr(module, name, ""), str) and not (name == "outside" and callable(text)):
+            yield f"{name} = {text!r}: must be a text"
     for name in ("in_place", "contiguous_only"):
         if not isinstance(declared := getattr(module, name, False), bool):
             yield f"{name} = {declared!r}: must be True or False"

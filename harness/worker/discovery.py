@@ -114,11 +114,12 @@ def _implementations(module: ModuleType, source: str) -> list[Implementation]:
     if problems := faults(module):
         raise UsageError(f"{source}: {'; '.join(problems)}; docs/add-an-implementation.md shows what it needs")
     variants: dict[str, Any] | None = getattr(module, "variants", None)
+    family = getattr(module, "library", module.name)
     if variants is None:
-        return [Implementation(module.name, module.name, source, module)]
+        return [Implementation(module.name, family, source, module)]
     (first, value), *others = variants.items()
-    siblings = [Sibling(name, module.name, source, module, (value,)) for name, value in others]
-    return [Implementation(first, module.name, source, module, (value,)), *siblings]
+    siblings = [Sibling(name, family, source, module, (value,)) for name, value in others]
+    return [Implementation(first, family, source, module, (value,)), *siblings]
 
 
 def _variant_word(module: ModuleType) -> str:

@@ -258,6 +258,8 @@ def record(item: Implementation) -> ImplRecord:
         compiles_ahead=item.compiles_ahead,
         handles={norm: sorted(item.meets(norm)) for norm in item.handles},
         on_request=item.on_request,
+        for_speed=item.for_speed,
+        outside=item.outside,
         libraries=versions_for(item),
         version=item.version,
     )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 name = "cudnn"
 version = 0
 requires = ("torch", "cudnn")
+for_speed = ("cudnn@tuned",)  # by `normbwd tune`, as cuDNN's own heuristics time nothing
 install = "pip install nvidia-cudnn-frontend"
 uses = ("cutlass",)  # which compiles the frontend's own norms, on SM 10.0
 

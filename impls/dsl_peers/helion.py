@@ -15,7 +15,7 @@ from ..libraries.installed import import_failure
 from ..libraries.rows import of_rows
 
 name = "helion"
-version = 0
+version = 1
 requires = ("helion", "triton")
 install = (
     "pip install helion, and put a checkout of https://github.com/pytorch/helion of that version on PYTHONPATH: "
@@ -24,6 +24,8 @@ install = (
 variants = {"helion": "none", "helion-tuned": "full"}  # how much effort its tuner makes
 on_request = ("helion-tuned",)  # its search takes minutes a shape
 compiles_ahead = ("helion",)
+
+BUDGET_S = 60  # of its search for a shape, in Helions that have such a limit
 
 RMS, LAYER = "examples.rms_norm", "examples.layer_norm"
 uses = (RMS, LAYER)
@@ -72,4 +74,5 @@ def _kernel(module: str, function: str, effort: str) -> Any:
     """A kernel of the examples with a tuner of its own: what one has found for a shape is not the other's."""
     helion: Any = import_module("helion")
     example: Any = getattr(import_module(module), function)
-    return helion.kernel(example.fn, settings=dataclasses.replace(example.settings, autotune_effort=effort))
+    limit = {"autotune_budget_seconds": BUDGET_S} if hasattr(example.settings, "autotune_budget_seconds") else {}
+    return helion.kernel(example.fn, settings=dataclasses.replace(example.settings, autotune_effort=effort, **limit))

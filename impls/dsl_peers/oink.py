@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
@@ -20,6 +21,12 @@ install = "pip install 'git+https://github.com/meta-pytorch/KernelAgent#subdirec
 handles = {"rms": {"residual"}}
 
 VECTOR = 8  # columns that one store of a partial gradient writes
+
+
+def outside() -> str | None:
+    torch: Any = sys.modules.get("torch")  # a list of implementations does without it
+    here = torch and torch.cuda.is_available() and torch.cuda.get_device_capability() >= (10, 0)
+    return None if here else "made for Blackwell, and elsewhere called around its own gate"
 
 
 def missing() -> str | None:

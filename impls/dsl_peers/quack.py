@@ -31,6 +31,7 @@ variants: dict[str, Variant] = {
     "quack-tuned": "tuned",
     "quack-per-head": "per-head",
 }
+for_speed = ("quack-compiled", "quack-tuned")  # -per-head is for heads alone
 compiles_ahead = (
     "quack",
     "quack-compiled",

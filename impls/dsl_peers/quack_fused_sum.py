@@ -15,6 +15,7 @@ from ..libraries.rows import of_rows
 name = "quack-fused-sum"
 version = 0
 requires = ("torch", "cutlass")
+outside = "a proposal that quack has not merged"
 install = "build PyTorch at 878c34fc, or put torch/_native/ops/norm of that revision into the installed torch"
 
 MODULE, FORWARD, BACKWARD = "torch._native.ops.norm.norms", "cutedsl_rmsnorm_fwd", "cutedsl_rmsnorm_bwd"

@@ -22,6 +22,7 @@ version = 0
 requires = ("liger_kernel", "triton")
 install = "pip install liger-kernel"
 uses = ("cutlass",)  # which decides what LigerLayerNorm takes
+for_speed = ("liger-triton", "liger-cutedsl")  # -gemma rounds otherwise
 compiles_ahead = ("liger", "liger-gemma", "liger-triton")  # CuTe DSL keeps what it compiled in the process alone
 handles = {"rms": {"residual"}}
 in_place = True  # LigerRMSNorm's default writes dx over dy; LayerNorm leaves dy alone

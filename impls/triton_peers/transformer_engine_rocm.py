@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import lru_cache
 from importlib import import_module
@@ -32,6 +33,11 @@ PACKAGE = "transformer_engine.pytorch.triton_kernels"
 # its RMSNorm does not keep a partial gradient of every row.
 OPERATORS = {"norms_common": 16 * 1024, "norms": 64 * 1024}
 KERNELS = (*OPERATORS, "utils", "norm_common", "rmsnorm", "layernorm")  # the rest of the package is fp8 to them
+
+
+def outside() -> str | None:
+    torch: Any = sys.modules.get("torch")  # a list of implementations does without it
+    return None if torch and torch.version.hip else "made for AMD's GPUs, and elsewhere run without its tuner"
 
 
 def missing() -> str | None:

@@ -15,7 +15,7 @@ from reports import figures
 from reports.columns import COLUMNS, Row
 from reports.labels import MARKS
 from reports.markdown_writer import escape, paragraphs, table, write_section, write_table
-from reports.parts import answers, caveats, conditions, reasons, training_step
+from reports.parts import answers, caveats, conditions, libraries, reasons, training_step
 from reports.parts.geomeans import geomeans
 from reports.table import left
 
@@ -38,7 +38,8 @@ def render(comparison: Comparison) -> str:
     norms: dict[Norm, None] = dict.fromkeys(case.case.norm for case in comparison.cases)
     parts = [escape(answers.headline(comparison)), *warned, *(_times(comparison, norm) for norm in norms)]
     if comparison.timed:
-        parts += [_legend(comparison), conditions.error_budget(comparison), write_table(geomeans(comparison))]
+        parts += [_legend(comparison), conditions.error_budget(comparison)]
+        parts += [*write_section(libraries.section(comparison)), write_table(geomeans(comparison))]
     for section in filter(None, (training_step.of_models(comparison), training_step.section(comparison))):
         parts += write_section(section)
     parts += [

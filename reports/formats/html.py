@@ -21,8 +21,7 @@ from reports import columns, figures
 from reports.columns import Row
 from reports.formats import history, verification
 from reports.kernel_names import display_names
-from reports.parts import answers, caveats, conditions, training_step
-from reports.parts.geomeans import norms_side_by_side
+from reports.parts import answers, caveats, conditions, libraries, training_step
 from reports.parts.reasons import details
 from reports.table import Cell, Table, left
 
@@ -89,7 +88,7 @@ def _comparison(comparison: Comparison) -> str:
         headline=answers.headline(comparison),
         caveats=caveats.caveats(comparison),
         conditions=[_conditions(comparison)],
-        answer=norms_side_by_side(comparison),
+        libraries=libraries.section(comparison),
         sections=list(filter(None, (training_step.of_models(comparison), training_step.section(comparison)))),
         baseline=comparison.baseline,
         speedups=[picture for picture in drawn if picture.name.startswith("speedup")],

@@ -7,13 +7,14 @@ from harness.analysis.comparison import Comparison
 from harness.analysis.statistics import PROCESS_BAND
 from harness.cases.traffic import moved_bytes
 from reports import columns, figures
-from reports.labels import counted_label
+from reports.labels import counted_label, first_word
 from reports.markdown_writer import details, escape, paragraphs, table, write_section, write_table
 from reports.parts import (
     answers,
     caveats,
     conditions,
     kernel_table,
+    libraries,
     reasons,
     selftest,
     training_step,
@@ -42,8 +43,9 @@ def render(comparison: Comparison) -> str:
 
 
 def wins_table(comparison: Comparison) -> str:
-    """Who is fastest in which cases."""
-    headings = [*left("impl"), "fastest in", "tied for fastest in", *left("in which")]
+    """Who comes first in which cases."""
+    word = first_word(comparison)
+    headings = [*left("impl"), f"{word} in", f"tied for {word} in", *left("in which")]
     rows = [
         [
             counted_label(wins),
@@ -60,6 +62,7 @@ def _summary(comparison: Comparison) -> str:
     warned = (f"**{escape(caveat)}**" for caveat in caveats.caveats(comparison))
     parts = ["## Summary", escape(answers.headline(comparison)), *warned]
     if comparison.timed:
+        parts += write_section(libraries.section(comparison), 3)
         parts += [write_table(geomeans(comparison)), conditions.error_budget(comparison), wins_table(comparison)]
         parts += [escape(kernel_table.agreement(comparison))]
         if (step := training_step.section(comparison)) is not None:

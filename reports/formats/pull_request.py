@@ -12,8 +12,7 @@ from harness.errors import UsageError
 from reports import columns, figures
 from reports.columns import Row
 from reports.markdown_writer import code, escape, write_table
-from reports.parts import answers, caveats, conditions, head, reasons, training_step
-from reports.parts.geomeans import norms_side_by_side
+from reports.parts import answers, caveats, conditions, head, libraries, reasons, training_step
 
 MOST_LINES = 60
 MOST_DETAILS = 20  # lines between <details> and </details>, so that the cases keep the larger part
@@ -131,7 +130,7 @@ def _weight(row: Row) -> int:
 
 def _details(comparison: Comparison, subjects: Sequence[str]) -> list[str]:
     """The geometric means of all, and what did not pass, folded."""
-    lines = write_table(norms_side_by_side(comparison)).splitlines()
+    lines = [line for part in libraries.tables(comparison) for line in write_table(part).splitlines()]
     failures = sorted(reasons.failure_lines(comparison), key=lambda failure: failure.split(":")[0] not in subjects)
     if failures:
         lines += [*([""] if lines else []), *(f"- {escape(failure)}" for failure in failures)]

@@ -12,7 +12,7 @@ from harness.records.reason_texts import sentence
 from harness.records.reasons import Reason
 from harness.records.schema import FAILED, RANKED, Status
 from reports import figures
-from reports.labels import counted_label
+from reports.labels import counted_label, first_word
 from reports.parts.caveats import caveats, context_named, interference, nothing_ranked
 
 HOW: dict[Status, str] = {
@@ -102,8 +102,9 @@ def _fastest(comparison: Comparison, impl: str | None) -> tuple[str, str | None]
         ranked = figures.count(sum(bool(case.ranked) for case in comparison.cases), "case")
         return f"{subject} alone was ranked, in {ranked}: there is nothing to compare it with.", wins.impl
     alone, tied = (len(wins.alone), len(wins.tied)) if wins else (0, 0)
-    text = f"{subject} is fastest in {alone} of {figures.count(summary.cases, 'case')} {scope(comparison)}"
-    text += f" and tied for fastest in {tied} more." if tied else "."
+    word = first_word(comparison)
+    text = f"{subject} is {word} in {alone} of {figures.count(summary.cases, 'case')} {scope(comparison)}"
+    text += f" and tied for {word} in {tied} more." if tied else "."
     return text, wins.impl if wins else subject
 
 

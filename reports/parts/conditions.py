@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from harness.analysis.case_comparison import CaseComparison
 from harness.analysis.comparison import Comparison
@@ -45,7 +45,7 @@ def conditions(comparison: Comparison) -> list[tuple[str, str]]:
         ("Clocks at the start", _clocks(run)),
         *_readings(comparison.state),
         ("Date", run.started_at),
-        ("Libraries", ", ".join(f"{name} {version}" for name, version in sorted(run.libraries.items()))),
+        ("Libraries", libraries_text(run.libraries)),
         ("Version", version),
         ("Revision", run.revision or ""),
         ("Seed", str(run.settings.seed)),
@@ -97,6 +97,15 @@ def between_gpus(comparison: Comparison) -> str:
 def versions_text(versions: dict[str, str]) -> str:
     """Versions by library, in a line."""
     return ", ".join(f"{name} {version}" for name, version in versions.items())
+
+
+def libraries_text(versions: Mapping[str, str]) -> str:
+    """Libraries with their versions; that of libcudnn is one number, whose last four digits are minor and patch."""
+    first = ("torch", "triton", "libcudnn")
+    known = {name: versions[name] for name in sorted(versions, key=lambda name: (name not in first, name))}
+    if (cudnn := known.get("libcudnn", "")).isdigit():
+        known["libcudnn"] = f"{int(cudnn[:-4])}.{int(cudnn[-4:-2])}.{int(cudnn[-2:])}"
+    return versions_text(known)
 
 
 def without_hashes(text: str) -> str:

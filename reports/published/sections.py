@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from harness.analysis.comparison import Comparison
 from harness.analysis.machines import RUN_BAND, Place, place
@@ -20,7 +19,8 @@ from harness.records.schema import FAILED
 from reports import figures
 from reports.labels import NORMS
 from reports.markdown_writer import paragraphs, table, without_padding, write_table
-from reports.parts.geomeans import norms_side_by_side
+from reports.parts import libraries
+from reports.parts.conditions import libraries_text
 from reports.published.run_facts import context_text
 from reports.published.sources import Source, by_device, most_important
 from reports.table import left
@@ -38,12 +38,16 @@ def fastest(sources: Sequence[Source], plan: Plan) -> str:
     source = most_important(sources, plan)
     if source is None:
         return ""
-    means = norms_side_by_side(source.comparison)
+    comparison = source.comparison
     link = "".join(f"; [all shapes and implementations](results/{source.device}/{page})" for page in source.pages[:1])
     stale = "; **stale**" if source.stale else ""
-    how = f"Geometric mean speedups over {source.comparison.baseline} (smallest to largest)."
-    measured = f"{source.device_name}, {source.date}, {versions(source.results.run)}; {source.about}{link}{stale}."
-    return paragraphs([without_padding(write_table(replace(means, rows=means.rows[:MOST_ROWS]))), f"{how} {measured}"])
+    inside, outside = libraries.tables(comparison, False, MOST_ROWS)
+    apart = [f"{libraries.OUTSIDE}:", without_padding(write_table(outside))] if outside.rows else []
+    how = f"Geometric mean speedups over {comparison.baseline}. {libraries.how_chosen(comparison)}"
+    engine = f"engine version {source.results.run.engine_version}"
+    measured = f"{source.device_name}, {source.date}, {engine}; {source.about}{link}{stale}."
+    about = f"{how} {measured} {libraries.versions(comparison, inside)}"
+    return paragraphs([without_padding(write_table(inside)), about, *apart])
 
 
 def runs(sources: Sequence[Source], plan: Plan) -> str:
@@ -101,14 +105,8 @@ SECTIONS: dict[str, Callable[[Sequence[Source], Plan], str]] = {"fastest": faste
 
 def versions(run: RunRecord) -> str:
     """The versions of the engine and of the libraries that most times depend on."""
-    libraries = {"torch": "torch", "triton": "triton", "libcudnn": "cuDNN"}
-    named = [f"{name} {_dotted(run.libraries[key])}" for key, name in libraries.items() if key in run.libraries]
-    return ", ".join([f"engine version {run.engine_version}", *named])
-
-
-def _dotted(version: str) -> str:
-    """A version; that of libcudnn is one number, of which the last four digits are the minor version and the patch."""
-    return f"{int(version[:-4])}.{int(version[-4:-2])}.{int(version[-2:])}" if version.isdigit() else version
+    shared = {name: run.libraries[name] for name in ("torch", "triton", "libcudnn") if name in run.libraries}
+    return ", ".join(filter(None, [f"engine version {run.engine_version}", libraries_text(shared)]))
 
 
 def _timed(source: Source) -> list[list[str]]:

@@ -5,7 +5,7 @@ from harness.cases import NormCase
 from harness.errors import UsageError
 from reports.formats.grid import render
 from reports.labels import counted_label, determinism, entry_label
-from reports.parts.geomeans import norms_side_by_side
+from reports.parts.libraries import tables
 from tests.results_factory import (
     CASE,
     helpers,
@@ -80,7 +80,7 @@ def test_what_keeps_its_bits_within_each_process_has_a_mark_of_its_own(differing
     assert (quack.standing, quack.status, entry_label(quack)) == ("ranked", "nondeterministic", f"quack ({mark})")
     assert counted_label(comparison.summary.geomeans[0]) == f"quack ({mark} in 1)"
     assert counted_label(comparison.summary.wins[0]) == f"quack ({mark} in 1)"
-    assert norms_side_by_side(comparison).rows[0][3].text == "0 of 1"
+    assert tables(comparison)[0].rows[0][0].text == "quack (same bits in 0 of 1)"
     legend = {
         "nondeterministic": " †: other bits from run to run",
         "other bits in a new process": f" §: {mark}, the same",

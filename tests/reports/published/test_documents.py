@@ -29,7 +29,7 @@ def text(checkout, path):
 
 def test_what_was_written_is_not_written_again(written):
     assert write_all(check=True, checkout=written) == []
-    assert text(written, "README.md").startswith("# Front\n\n<!-- written: fastest -->\n| implementation")
+    assert text(written, "README.md").startswith("# Front\n\n<!-- written: fastest -->\n| library")
     assert text(written, "README.md").endswith("<!-- end -->\n\nThe rest.\n")
 
 
@@ -56,15 +56,18 @@ def test_changed_figure_is_named_and_nothing_is_written(checkout, path, figure):
 def test_readme_has_a_short_table_and_how_it_was_measured(written):
     lines = text(written, "README.md").splitlines()
     assert [line for line in lines if line.startswith("| ")] == [
-        "| implementation | RMSNorm speedup | LayerNorm speedup | right | same bits | fastest in |",
-        "| triton-inhouse | 2.00 (2.00 to 2.00) | 2.00 (2.00 to 2.00) | 5 of 5 | 5 of 5 | 3, tied in 1 |",
-        "| quack | 1.90 (1.60 to 2.29) | 1.46 (1.46 to 1.46) | 5 of 5 | 0 of 5 | 1, tied in 1 |",
-        "| liger | 1.33 (1.33 to 1.33) | 1.33 (1.33 to 1.33) | 5 of 5 | 5 of 5 | 0 |",
-        "| torch-eager | 1.00 (1.00 to 1.00) | 1.00 (1.00 to 1.00) | 5 of 5 | 5 of 5 | 0 |",
+        "| library | RMSNorm, default | RMSNorm, best variant | LayerNorm, default | LayerNorm, best variant "
+        "| fastest in |",
+        "| triton-inhouse | 2.00 | 2.00 | 2.00 | 2.00 | 3, tied in 1 |",
+        "| quack (same bits in 0 of 5) | 1.90 | 1.90 | 1.46 | 1.46 | 1, tied in 1 |",
+        "| liger | 1.33 | 1.33 | 1.33 | 1.33 | 0 |",
+        "| torch-eager | 1.00 | 1.00 | 1.00 | 1.00 | 0 |",
     ]
-    (measured,) = [line for line in lines if line.startswith("Geometric mean speedups over torch-eager ")]
-    assert "NVIDIA H200, 2025-06-01, engine version 0, torch " in measured
-    assert "; a few shapes; [all shapes and implementations](results/h200/timed.md); **stale**." in measured
+    (measured,) = [line for line in lines if line.startswith("Geometric mean speedups over torch-eager. ")]
+    assert "NVIDIA H200, 2025-06-01, engine version 0; " in measured
+    assert (
+        "a few shapes; [all shapes and implementations](results/h200/timed.md); **stale**. Versions: torch" in measured
+    )
 
 
 def test_results_page_counts_the_places_of_the_in_house_kernel(written):

@@ -1,0 +1,118 @@
+"""The headline: a row a library, as it comes and at its best, and apart from them what is run outside its purpose."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.analysis import libraries
+from harness.analysis.comparison import Comparison
+from harness.analysis.libraries import Mean, Standing
+from harness.cases import Norm
+from reports import figures
+from reports.labels import NORMS, first_word
+from reports.parts.answers import counts
+from reports.parts.conditions import libraries_text, without_hashes
+from reports.table import Cell, Section, Table, left, table
+
+OUTSIDE = "Outside what they were made for"
+
+
+def section(comparison: Comparison) -> Section:
+    """Both tables with what one has to know of them."""
+    main, outside = tables(comparison)
+    about = f"Geometric mean speedups over {comparison.baseline} (smallest to largest). {how_chosen(comparison)}"
+    apart = [f"{OUTSIDE}:", outside] if outside.rows else []
+    return Section("Libraries", (main, about, *apart, versions(comparison)))
+
+
+def tables(comparison: Comparison, ranges: bool = True, most_rows: int | None = None) -> tuple[Table, Table]:
+    """The libraries that compete, the best of either norm on top, and those outside what they were made for."""
+    standings = libraries.standings(comparison)
+    by_name = {(each.library.name, each.norm): each for each in standings}
+    norms: list[Norm] = [norm for norm in NORMS if any(each.norm == norm for each in standings)]
+    names = {each.library.name: each.library for each in sorted(standings, key=_place)}
+    inside = [name for name, library in names.items() if not library.outside][:most_rows]
+    heads = [f"{NORMS[norm]}, {column}" for norm in norms for column in ("default", "best variant")]
+
+    def row(name: str) -> list[str | Cell]:
+        of_norms = [by_name.get((name, norm)) for norm in norms]
+        pairs = [(_default(each, ranges), _best(each, ranges)) for each in of_norms]
+        return [_name(comparison, names[name].variants), *(cell for pair in pairs for cell in pair)]
+
+    main = [[*row(name), _firsts([by_name.get((name, norm)) for norm in norms])] for name in inside]
+    apart = [[*row(name), library.outside] for name, library in names.items() if library.outside]
+    first = f"{first_word(comparison)} in"
+    return table(left("library", *heads, first), main), table(left("library", *heads, "why"), apart)
+
+
+def how_chosen(comparison: Comparison) -> str:
+    """How the best variants were chosen and what their search took; or that variants were not measured."""
+    lacking = libraries.unmeasured(comparison)
+    if lacking is None:
+        return "Variants not measured: this file does not say which there are, so none is called fastest."
+    several = comparison.run.settings.processes > 1
+    how = "by the other processes than the one that counts" if several else "in the process that measured it"
+    chosen = dict.fromkeys(name for each in libraries.standings(comparison) for name in each.chosen)
+    defaults = {library.variants[0] for library in libraries.libraries(comparison)}
+    took = ", ".join(f"{name} {_took(comparison, name)}" for name in chosen if name not in defaults)
+    budget = f" To find its configuration for a case took: {took}." if took else ""
+    without = f" Variants not measured: {', '.join(lacking)}; so none is called fastest." if lacking else ""
+    return f"Best variant: chosen case by case, {how}.{budget}{without}"
+
+
+def _took(comparison: Comparison, impl: str) -> str:
+    tried, seconds = libraries.budget(comparison, impl)
+    return f"{tried + 1} timed by `normbwd tune`" if tried else figures.seconds(seconds)
+
+
+def versions(comparison: Comparison, shown: Table | None = None) -> str:
+    """The versions of all libraries of the run, or beside torch's of those in a table."""
+    known = comparison.run.libraries
+    if shown:
+        rows = {row[0].text.partition(" ")[0] for row in shown.rows}
+        own = {name for impl in comparison.run.implementations if impl.name in rows for name in impl.libraries}
+        known = {name: known[name] for name in known if name in own | {"torch", "triton", "libcudnn"}}
+    return f"Versions: {without_hashes(libraries_text(known))}."
+
+
+def _place(standing: Standing) -> float:
+    return -standing.best.value if standing.best else 0.0
+
+
+def _name(comparison: Comparison, variants: Sequence[str]) -> str:
+    """A library, and in how many of its default's cases it was right with the same bits, where that is not in all."""
+    name, *_ = variants
+    (right, ran), (same, of_right) = counts(comparison, name)
+    marks = [f"right in {right} of {ran}"] if right < ran else []
+    marks += [f"same bits in {same} of {of_right}"] if same < of_right else []
+    return f"{name} ({', '.join(marks)})" if marks else name
+
+
+def _default(standing: Standing | None, ranges: bool) -> Cell:
+    return _mean(standing.default if standing else None, ranges)
+
+
+def _best(standing: Standing | None, ranges: bool) -> Cell:
+    """The best variant's mean, and the variant that was chosen most often where that is not the default."""
+    if standing is None:
+        return Cell(figures.NOTHING)
+    if standing.library.lacking is None or (standing.library.lacking and len(standing.library.variants) == 1):
+        return Cell("not measured")
+    cell = _mean(standing.best, ranges)
+    chosen = [name for name, _ in standing.chosen.most_common() if name != standing.library.variants[0]]
+    return Cell(f"{cell.text}, {chosen[0]}", cell.key) if chosen else cell
+
+
+def _mean(mean: Mean | None, ranges: bool) -> Cell:
+    """A mean with its range, and over how many cases it is where it lacks some."""
+    if mean is None:
+        return Cell(figures.NOTHING)
+    reach = f" ({figures.plain_ratio(mean.smallest)} to {figures.plain_ratio(mean.largest)})" if ranges else ""
+    some = f" in {mean.cases} of {mean.total}" if mean.cases < mean.total else ""
+    return Cell(f"{figures.plain_ratio(mean.value)}{reach}{some}", mean.value)
+
+
+def _firsts(standings: Sequence[Standing | None]) -> Cell:
+    """The cases of all norms in which it is ahead of all others, and those in which it ties for that."""
+    first, tied = (sum(getattr(each, name) or 0 for each in standings if each) for name in ("first", "tied"))
+    return Cell(f"{first}, tied in {tied}" if tied else str(first), first)
