@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -24,8 +23,7 @@ VECTOR = 8  # columns that one store of a partial gradient writes
 
 
 def outside() -> str | None:
-    torch: Any = sys.modules.get("torch")  # a list of implementations does without it
-    here = torch and torch.cuda.is_available() and torch.cuda.get_device_capability() >= (10, 0)
+    here = (_capability() or (0, 0)) >= (10, 0)
     return None if here else "made for Blackwell, and elsewhere called around its own gate"
 
 
@@ -42,20 +40,18 @@ def unsupported(case: NormCase) -> str | None:
         return "Oink takes the weight in x's dtype or in fp32"
     if case.rows == 0 or case.cols % VECTOR:
         return f"Oink takes at least one row, and multiples of {VECTOR} columns"
-    if "residual" in case.features and _before_blackwell():
+    if "residual" in case.features and (_capability() or (10, 0)) < (10, 0):
         return "Oink's RMSNorm with residual does not compile below compute capability 10.0, for which it is made"
     return None
 
 
-def _before_blackwell() -> bool:
-    """Whether Oink's own dispatch (`_is_supported` of its aten_override.py) would leave this GPU to torch."""
-    try:
-        ctypes.CDLL("libcuda.so.1")
-    except OSError:  # no driver: not torch, which takes seconds to import
-        return False
-    import torch
+def _capability() -> tuple[int, int] | None:
+    """That of the GPU that is here, once torch is loaded: a list of implementations does without it.
 
-    return torch.cuda.is_available() and torch.cuda.get_device_capability() < (10, 0)
+    Oink's own dispatch (`_is_supported` of its aten_override.py) leaves GPUs below 10.0 to torch.
+    """
+    torch: Any = sys.modules.get("torch")
+    return torch.cuda.get_device_capability() if torch and torch.cuda.is_available() else None
 
 
 def notes(case: NormCase) -> list[str]:
