@@ -113,10 +113,11 @@ class Reference:
         at = {2: [_CHANCE.randrange(self.case.rows) for _ in range(SAMPLED_ROWS)], 1: list(range(self.case.cols))}
         rows = {dimensions: torch.tensor(each, device=self.case.device) for dimensions, each in at.items()}
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        _CHANCE.shuffle(sources)
-        self._empty_caches()
         gate = self._gates[request.runner]
-        torch.cuda._sleep(HOLD_CYCLES)  # pyright: ignore[reportPrivateUsage]
+        if sources:
+            _CHANCE.shuffle(sources)
+            self._empty_caches()
+            torch.cuda._sleep(HOLD_CYCLES)  # pyright: ignore[reportPrivateUsage]
         begin.record()
         self._hand_over(request.runner, OUTPUT_GRADIENTS)
         memory.write(gate, request.word)

@@ -42,11 +42,6 @@ class StretchServer:
         self._memories = memories
         self._case = start.case
 
-    def enter(self) -> Entered:
-        """Enter the sandbox."""
-        start, gpu = self._start, self._case.device != "cpu"
-        return Entered(layers=sandbox.enter(Path(start.scratch), start.protected, gpu, start.without))
-
     def open(self) -> JudgeMessage:
         """Load the implementation."""
         start, gpu = self._start, self._case.device != "cpu"
@@ -94,27 +89,24 @@ class StretchServer:
 
     def go(self, request: Go) -> JudgeMessage:
         """Call each backward once, and say where the gradients lie."""
+        import torch
+
         try:
             self._copies: list[Any] = []
             self._answers: list[Any] = []  # of the last stretch: their memory is free for this one
             if request.queued:
                 memory.wait_for(self._gate, request.word)
             self._answers += [backward() for backward in self._backwards]
+            places = [self._places(call, answer) for call, answer in enumerate(self._answers)]  # may copy
             if request.queued:
                 memory.write(self._gate + memory.WORD_BYTES, request.word)
             elif self._case.device != "cpu":
-                self._wait()
-            places = [self._places(call, answer) for call, answer in enumerate(self._answers)]
+                torch.cuda.synchronize()
             return Answered(number=request.number, answers=places)
         except Malformed as fault:
             return Failed(status="wrong", reason=fault.reason)
         except Exception as error:
             return failed(error)
-
-    def _wait(self) -> None:
-        import torch
-
-        torch.cuda.synchronize()
 
     def _places(self, call: int, answer: Any) -> list[AnswerPlace]:
         """The places of one call's gradients; `answer` keeps them alive until the next stretch."""
@@ -184,9 +176,10 @@ def failed(error: BaseException) -> Failed:
 
 def run(channel: Channel[Any], memories: Sequence[int]) -> None:
     """Serve the parent at the other end of the channel."""
-    server = StretchServer(cast("StartRunner", channel.receive(None)), memories)
+    start = cast("StartRunner", channel.receive(None))
+    server, on_gpu = StretchServer(start, memories), start.case.device != "cpu"
     try:
-        channel.send(server.enter())
+        channel.send(Entered(layers=sandbox.enter(Path(start.scratch), start.protected, on_gpu, start.without)))
         hello = server.open()
     except (Exception, SystemExit) as error:
         hello = Failed(status="crashed", reason=raised(error))

@@ -68,10 +68,7 @@ OF_ITSELF = (  # allowed for process 0, which is the caller
     *("sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr"),
     *("move_pages", "migrate_pages", "prlimit64"),
 )
-PRETENDED = (
-    "setsid",
-    "setpgid",
-)  # say that they worked: libraries ask for a session, and one that leaves is not stopped
+PRETENDED = ("setsid", "setpgid")  # say that they worked: libraries ask for it, and one that leaves is not stopped
 ENOSYS, EPERM = 38, 1
 AF_UNIX = 1
 CLONE_NEWUSER = 0x10000000
