@@ -22,6 +22,7 @@ from reports.formats import (
     grid,
     history,
     html,
+    leads,
     markdown,
     pull_request,
     verification,
@@ -29,7 +30,7 @@ from reports.formats import (
 from reports.parts import kernel_table, selftest, studies
 
 Runs = Results | Sequence[Results]  # several only for a format that compares files
-OF_SEVERAL = ("dtypes", "gpus", "history", "html", "plots", "verification")
+OF_SEVERAL = ("dtypes", "gpus", "history", "html", "leads", "plots", "verification")
 COMPARED: dict[str, Callable[[Sequence[Comparison], str | None], str]] = {
     "console": lambda runs, _: console.render(runs[0]),
     "markdown": lambda runs, _: markdown.render(runs[0]),
@@ -41,6 +42,7 @@ COMPARED: dict[str, Callable[[Sequence[Comparison], str | None], str]] = {
     "pytorch-hud": lambda runs, _: dashboards.pytorch_hud(runs[0]),
     "kernels": lambda runs, _: kernel_table.render(runs[0]),
     "dtypes": lambda runs, _: dtypes.render(runs),
+    "leads": lambda runs, _: leads.render(runs),
     "gpus": lambda runs, _: gpus.render(runs),
     "history": lambda runs, _: history.render(runs),
     "html": lambda runs, _: html.render(runs),
@@ -55,7 +57,7 @@ _UNCOMPARED: dict[str, Callable[[Results], str]] = {
 DRAWN = ("plots", "all-plots")  # at most eight, or with the kernels of every case
 TEXTS = (*COMPARED, *_UNCOMPARED)
 FORMATS = (*TEXTS, *DRAWN)
-ABOUT_COLD = (*_UNCOMPARED, "dtypes", "gpus", "history", "verification")
+ABOUT_COLD = (*_UNCOMPARED, "dtypes", "gpus", "history", "leads", "verification")
 
 
 def render(

@@ -11,13 +11,12 @@ from harness.analysis.outcomes import join_outcomes, tally, tried
 from harness.analysis.statistics import geomean
 from harness.analysis.step import every_context
 from harness.cases import NormCase
-from harness.defaults import OWN_IMPL
 from harness.records.contexts import COLD
 from harness.records.published_plan import Plan
 from harness.records.run_records import RunRecord
 from harness.records.schema import FAILED
 from reports import figures
-from reports.labels import NORMS
+from reports.labels import NORMS, is_own
 from reports.markdown_writer import paragraphs, table, without_padding, write_table
 from reports.parts import libraries
 from reports.parts.conditions import libraries_text
@@ -93,11 +92,6 @@ def _tally(places: Sequence[Place]) -> list[str]:
     leads = [place.lead for place in places if place.lead is not None]
     ends = f" ({figures.plain_ratio(min(leads))} to {figures.plain_ratio(max(leads))})" if leads else ""
     return [*(str(counts[said]) for said in PLACES), figures.plain_ratio(geomean(leads)) + ends]
-
-
-def is_own(impl: str) -> bool:
-    """Whether an implementation is the in-house kernel or a variant of it."""
-    return impl == OWN_IMPL or impl.startswith(f"{OWN_IMPL}-")
 
 
 SECTIONS: dict[str, Callable[[Sequence[Source], Plan], str]] = {"fastest": fastest, "tallies": tallies, "runs": runs}

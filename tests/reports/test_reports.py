@@ -12,6 +12,7 @@ SEVERAL = {
     "dtypes": [BF16, FP16],
     "gpus": [mixed(), mixed()],
     "history": [mixed(), mixed()],
+    "leads": [mixed()],
     "verification": [careful(), longer()],
 }
 
@@ -22,7 +23,7 @@ def test_every_format_reaches_a_file_and_standard_output(form, tmp_path, capsys)
     reports.write(measured, form, tmp_path / "report")
     text = (tmp_path / "report").read_text(encoding="utf-8")
     reports.write(measured, form)
-    assert any(word in text for word in ("quack", "pairs", "processes", "coldness", "t0", "GPU"))
+    assert any(word in text for word in ("quack", "pairs", "processes", "coldness", "t0", "GPU", "clean"))
     printed = capsys.readouterr().out
     assert [line.rstrip() for line in printed.splitlines()] == [line.rstrip() for line in text.splitlines()]
 
