@@ -314,6 +314,13 @@ def publish(invocation: Invocation) -> None:
     surveys = publishing.survey_plan(invocation, display)
     if invocation.dry_run:
         sys.stdout.write("\n".join(survey.lines(tasks) for survey, tasks in surveys))
+        from harness.run.newer import newer_text
+        from harness.run.session import library_versions
+        from harness.worker.libraries import installed
+
+        hello = surveys[0][0].hello
+        if found := newer_text(installed() | library_versions(hello, hello.implementations)):
+            sys.stdout.write(f"{found}\n")
         return
     ((survey, tasks),) = surveys
     try:
@@ -394,16 +401,23 @@ def judge(
 def list_(
     what: Annotated[str, typer.Argument(help="impls, suites, variants, contexts or devices")],
     impl: Annotated[list[Path] | None, typer.Option("--impl", help="a file with an adapter; may be repeated")] = None,
+    newer: Annotated[bool, typer.Option("--newer", help="ask PyPI which libraries have a newer release")] = False,
 ) -> None:
     """Say what is known and what is available here, with the reason where something is missing."""
     from harness.run import listing
 
-    if impl and what != "impls":
-        raise UsageError("--impl: adds to `list impls` alone; leave it out")
+    if (impl or newer) and what != "impls":
+        raise UsageError(f"{'--impl' if impl else '--newer'}: adds to `list impls` alone; leave it out")
     listed = listing.listing(what, tuple(impl or ()))
     from rich.console import Console
 
     listing.show(listed, Console(emoji=False))
+    if newer:
+        from harness.run.newer import newer_text
+        from harness.worker.libraries import installed
+
+        found = newer_text(installed() | {name: each for item in listed.impls for name, each in item.libraries.items()})
+        sys.stdout.write(f"\n{found or 'nothing newer is known to PyPI, or it cannot be asked'}\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

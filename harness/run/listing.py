@@ -36,6 +36,7 @@ class ListedImpl:
     runs: Literal["by default", "with --impls all", "where named"]
     summary: str
     missing: Reason | None
+    libraries: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,7 @@ def _impls(impl_files: tuple[Path, ...]) -> tuple[ListedImpl, ...]:
             "by default" if item in run_by_default else "where named" if item.on_request else "with --impls all",
             f"{item.summary} A row apart: {item.outside}." if item.outside else item.summary,
             item.missing,
+            item.libraries,
         )
         for item in known
         if not item.name.endswith(WITH_TORCH)

@@ -11,6 +11,7 @@ import importlib.util
 import json
 import re
 import sys
+from contextlib import suppress
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
@@ -26,13 +27,16 @@ SHOWN = 12  # digits of a hash
 
 def versions() -> dict[str, str]:
     """The versions that all implementations share, by name: Python, torch and the libraries that torch brings."""
-    installed = {"python": sys.version.split()[0]}
+    return {"python": sys.version.split()[0]} | installed() | _bundled_with_torch()
+
+
+def installed() -> dict[str, str]:
+    """The versions of the packages that all implementations share; none of them is imported."""
+    known: dict[str, str] = {}
     for name in ALWAYS:
-        try:
-            installed[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return installed | _bundled_with_torch()
+        with suppress(metadata.PackageNotFoundError):
+            known[name] = metadata.version(name)
+    return known
 
 
 def versions_for(implementation: Implementation) -> dict[str, str]:

@@ -362,7 +362,8 @@ def test_without_a_gpu_there_is_one_line(folder, workers, capsys):
     assert typed("publish --device h2000 --dry-run") == 2
 
 
-def test_dry_run_without_a_gpu_is_of_all_that_is_published(folder, workers, capsys):
+def test_dry_run_without_a_gpu_is_of_all_that_is_published(folder, workers, monkeypatch, capsys):
+    monkeypatch.setattr("harness.run.newer._newest", lambda _name: None)
     workers.greeting = replace(HELLO, available=[CPU])
     assert typed("publish --dry-run") == 2
     assert "nothing is published yet; name the GPU, such as --device h200" in capsys.readouterr().err
