@@ -107,7 +107,7 @@ def test_the_action_leaves_a_comment_and_a_code(tmp_path, fault, code, says, bra
         git(where, "branch", branch)
     commit(where, {"my_norm.py": text.replace("dx = rstd", f"dx = {fault}rstd") + "\n# head\n"})
     given = {"adapter": "my_norm.py", "impls": name, "shapes": "16x64", "base": branch, "gate": "", "strict": "true"}
-    given |= {"options": "--norm rms --device cpu --quick", "launcher": "env LAUNCHED=1"}
+    given |= {"options": "--norm rms --device cpu --quick", "launcher": "env LAUNCHED=1", "name": "mine"}
     output, codes = tmp_path / "output", []
     (tmp_path / "normbwd").symlink_to(Path(sys.executable).parent.parent)
     runner = {"RUNNER_TEMP": str(tmp_path), "GITHUB_OUTPUT": str(output), "GITHUB_STEP_SUMMARY": os.devnull}
@@ -121,7 +121,7 @@ def test_the_action_leaves_a_comment_and_a_code(tmp_path, fault, code, says, bra
                 env[variable] = given[asked[1]] if asked else output_code
             codes.append(run_step(step, where, env))
     assert codes == [0, code]
-    assert says in (tmp_path / "normbwd-run/comment.md").read_text("utf-8")[:100]
+    assert says in (tmp_path / "normbwd-mine/comment.md").read_text("utf-8")[:100]
     assert not list(tmp_path.rglob("RUN"))
 
 
@@ -138,9 +138,10 @@ def test_a_comment_pings_nobody_and_is_edited_in_place(tmp_path, earlier):
     )
     fake.chmod(0o755)
     env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "EARLIER": earlier, "GH_REPO": "o/r", "COMMIT": "c" * 40}
+    env["NAME"] = "mine"
     assert run_step(COMMENT_STEPS[1], tmp_path, env) == 0
     posted = (tmp_path / "comment.md").read_text("utf-8")
-    assert posted.startswith("<!-- normbwd -->\n**right** | a")
+    assert posted.startswith("<!-- normbwd mine -->\n**right** | a")
     assert posted.count("<details><summary>x</summary>") == posted.count("</details>") == 1
     assert not re.search(r"@\w|<img|\]\(|\]:|://|www\.|#\d", posted)
     assert posted.partition("\n")[2].replace("\u200b", "") == text
