@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .inhouse.tensors import Extras
 
 name = "triton-inhouse"
-version = 1
+version = 2
 requires = ("triton",)
 compiles_ahead = True
 handles = frozenset(FEATURES)

@@ -211,28 +211,37 @@ def shift_of(tile, cols, ALIGNMENTS: tl.constexpr):
 
 
 @triton.jit
-def load_shifted(tensor, row, place, shift, rows, cols):
+def load_shifted(tensor, row, place, shift, rows, cols, FIRST: tl.constexpr, LAST: tl.constexpr):
     """A tile of contiguous rows that begin `shift` elements behind a multiple of 16 bytes; zeros outside of the matrix.
 
-    Places count from that multiple. A thread loads 16 bytes at once, at the ends of a row with a few elements of its
-    neighbours, which are dropped. The matrix ends at a multiple too, so that nothing behind it is read.
+    Places count from that multiple. A thread loads 16 bytes at once, at the ends of a row, in its FIRST and LAST chunk,
+    with a few elements of its neighbours, which are dropped. The matrix ends at a multiple too, so that nothing behind
+    it is read.
     """
-    inside = (row < rows) & (place >= shift) & (place < cols + shift)
     at = row * cols // VECTOR * VECTOR + place
     begun = (row < rows) & (place // VECTOR * VECTOR < cols + shift)
-    return tl.where(inside, tl.load(tensor + at, mask=begun, other=0.0), 0.0)
+    tile = tl.load(tensor + at, mask=begun, other=0.0)
+    if FIRST:
+        tile = tl.where(place >= shift, tile, 0.0)
+    if LAST:
+        tile = tl.where(place < cols + shift, tile, 0.0)
+    return tile
 
 
 @triton.jit
-def store_shifted(tensor, tile, row, place, shift, rows, cols):
+def store_shifted(tensor, tile, row, place, shift, rows, cols, FIRST: tl.constexpr, LAST: tl.constexpr):
     """Round and store a tile as `load_shifted` has them: 16 bytes at once, and the ends of rows one by one."""
-    inside = (row < rows) & (place >= shift) & (place < cols + shift)
     first = place // VECTOR * VECTOR
-    whole = (row < rows) & (first >= shift) & (first + VECTOR <= cols + shift)
+    inside, whole = row < rows, row < rows
+    if FIRST:
+        inside, whole = inside & (place >= shift), whole & (first >= shift)
+    if LAST:
+        inside, whole = inside & (place < cols + shift), whole & (first + VECTOR <= cols + shift)
     at = tensor + row * cols // VECTOR * VECTOR + place
     rounded = tile.to(tensor.dtype.element_ty)
     tl.store(at, rounded, mask=whole)
-    tl.store(at, rounded, mask=inside & (whole == 0))
+    if FIRST or LAST:
+        tl.store(at, rounded, mask=inside & (whole == 0))
 
 
 @triton.jit

@@ -100,7 +100,7 @@ def test_rows_are_read_without_their_neighbours():
 
 
 @triton.jit
-def store_all(tensor, tile, row, place, shift, rows, cols):
+def store_all(tensor, tile, row, place, shift, rows, cols, FIRST: tl.constexpr, LAST: tl.constexpr):
     """The planted fault: whole pieces of 16 bytes are stored where a row begins within one."""
     tl.store(tensor + row * cols // 8 * 8 + place, tile, mask=(row < rows) & (place // 8 * 8 < cols + shift))
 

@@ -225,4 +225,4 @@ class OnePass(Tile, Launch):
         """The alignments by which tiles are grouped; 1 where a tile has no room for a row at each of them."""
         alignments = tensors.alignments if self.fold else 1
         room = self.chunks * self.cols - tensors.shape[1]
-        return alignments if room >= 8 - 8 // alignments and self.programs >= alignments else 1
+        return alignments if self.cols > room >= 8 - 8 // alignments and self.programs >= alignments else 1

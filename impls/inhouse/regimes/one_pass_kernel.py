@@ -126,8 +126,8 @@ def backward_rows(
         sum_g_centred = tl.zeros([R, C], tl.float32)
         for k in tl.static_range(K):
             if ALIGNMENTS > 1:
-                dy_tile = load_shifted(dy, row, k * C + col, shift, rows, cols)
-                x_tile = load_shifted(x, row, k * C + col, shift, rows, cols)
+                dy_tile = load_shifted(dy, row, k * C + col, shift, rows, cols, k == 0, k == K - 1)
+                x_tile = load_shifted(x, row, k * C + col, shift, rows, cols, k == 0, k == K - 1)
             else:
                 dy_rows = dy + rows_at(row, dy_stride, extra.dy_head_stride, HEADS, UNIT)
                 dy_tile = load(dy_rows + k * C + col, (row < rows) & (k * C + col < cols), EVEN)
@@ -181,9 +181,9 @@ def backward_rows(
                 store(extra.dz + row * cols + k * C + col, dz_tile, inside, EVEN)
             if ALIGNMENTS > 1:
                 if extra.dres is not None:
-                    dres_tile = load_shifted(extra.dres, row, k * C + col, shift, rows, cols)
+                    dres_tile = load_shifted(extra.dres, row, k * C + col, shift, rows, cols, k == 0, k == K - 1)
                     dx_tile += dres_tile.to(tl.float32)
-                store_shifted(dx, dx_tile, row, k * C + col, shift, rows, cols)
+                store_shifted(dx, dx_tile, row, k * C + col, shift, rows, cols, k == 0, k == K - 1)
             else:
                 inside = (row < rows) & (k * C + col < cols)
                 store_input_gradients(
