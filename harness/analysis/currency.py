@@ -64,8 +64,14 @@ def _differing_options(run: RunRecord, planned: Settings) -> list[str]:
     return [
         f"{name} {_shown(getattr(run.settings, name))} where the plan says {_shown(getattr(planned, name))}"
         for name in OPTIONS
-        if (now := getattr(planned, name)) != getattr(run.settings, name) and (now or name not in BY_DEVICE)
+        if (now := getattr(planned, name)) != _unseeded(name, run, now) and (now or name not in BY_DEVICE)
     ]
+
+
+def _unseeded(name: str, run: RunRecord, planned: object) -> object:
+    """An option of a run; without the seed that was drawn where the plan names none."""
+    value = getattr(run.settings, name)
+    return value.partition("@")[0] if name == "draw" and value and "@" not in str(planned) else value
 
 
 def mark(results: Results, reasons: Sequence[str]) -> str:

@@ -21,6 +21,7 @@ from harness.fleet.shares import Shares
 from harness.fleet.team import ReadyGpu, Team, refuse
 from harness.records.file import ResultsFile, load
 from harness.run.compile_ahead import Task, tasks_of
+from harness.run.draw import with_seed
 from harness.run.invocation import Invocation
 from harness.run.opening import RUNS, claimed
 from harness.run.progress import Display
@@ -43,6 +44,7 @@ def bench(invocation: Invocation, display: Display) -> list[Path]:
     written.
     """
     check(invocation)
+    invocation = with_seed(invocation)
     assert invocation.fleet is not None, "only called with --fleet"
     if why := why_no_revision():
         display.say(f"no revision of normbwd is recorded: {why}")

@@ -24,6 +24,7 @@ from harness.records.published_plan import PACKED_SUFFIX, PLAN, PUBLISHED, Plan,
 from harness.records.schema import RANKED
 from harness.run import session
 from harness.run.deadline import Deadline, OutOfTimeError
+from harness.run.draw import as_drawn
 from harness.run.invocation import Invocation
 from harness.run.opening import RUNS, InUseError, claimed
 from harness.run.plan import Job, left_to_do
@@ -86,7 +87,10 @@ class Survey:
             command=entry.command_line(place.profile.name),
         )
         there = None if place.here else (place.profile, place.facts)
-        planned = plan_run(invocation.changed(allow_others=True), self.hello, there)  # nothing is measured yet
+        drawn = as_drawn(entry.settings, self.work / name / RESULTS_NAME, self.file_of(name))
+        planned = plan_run(
+            invocation.changed(settings=drawn, allow_others=True), self.hello, there
+        )  # nothing is measured yet
         state, reasons = self._state(name, planned)
         jobs = self._left(name, planned)
         if len(jobs) < len(planned.jobs):

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from harness.cases import DeviceKind, Dtype, NormCase
 from harness.cases.catalogue import SHAPES, catalogue, of_kinds, parse_inputs
+from harness.cases.drawn_shapes import draw_shapes, parse_draw
 from harness.cases.suites import Shape, Suite, cases_of, find_suite, parse_dtype, parse_norms, parse_shapes
 from harness.cases.variants import PLAIN, parse_variants
 from harness.errors import UsageError
@@ -18,7 +19,7 @@ DEFAULT_DTYPE: dict[DeviceKind, Dtype] = {"cuda": "bf16", "cpu": "fp32"}  # CPU 
 
 def suite_on(device: DeviceKind, settings: Settings) -> str | None:
     """The suite to measure: the one named, or without --shapes the device's default; None for shapes or a catalogue."""
-    if settings.shapes is not None or (settings.suite is None and not settings.timed):
+    if settings.shapes is not None or settings.draw is not None or (settings.suite is None and not settings.timed):
         return None
     return DEFAULT_SUITE[device] if settings.suite is None else settings.suite
 
@@ -36,11 +37,13 @@ def cases_on(device: DeviceKind, settings: Settings, memory_bytes: int | None = 
     """
     name = suite_on(device, settings)
     suite = None if name is None else find_suite(name)
-    from_catalogue = suite is None and settings.shapes is None
+    drawn = None if settings.draw is None else draw_shapes(*_numbers(settings.draw))
+    from_catalogue = suite is None and settings.shapes is None and drawn is None
     if suite is not None and suite.cases:
         cases = _of_suite(suite, device, settings)
     else:
-        shapes = SHAPES[device] if from_catalogue else suite.shapes if suite else parse_shapes(settings.shapes or "")
+        named = drawn or (suite.shapes if suite else None)
+        shapes = SHAPES[device] if from_catalogue else named or parse_shapes(settings.shapes or "")
         cases = _of_shapes(shapes, suite, device, settings)
     if settings.gradients == "dx":
         cases = [replace(case, features=(*case.features, "frozen")) for case in cases]
@@ -48,6 +51,12 @@ def cases_on(device: DeviceKind, settings: Settings, memory_bytes: int | None = 
         return cases
     kinds = parse_inputs(settings.inputs)
     return catalogue(cases, kinds, memory_bytes) if from_catalogue else of_kinds(cases, kinds)
+
+
+def _numbers(draw: str) -> tuple[int, int]:
+    """The number of shapes and the seed; a seed that is drawn later counts as 0, for a plan."""
+    number, seed = parse_draw(draw)
+    return number, seed or 0
 
 
 def asked_for(cases: Sequence[NormCase], settings: Settings) -> Sequence[NormCase]:

@@ -132,6 +132,12 @@ TEXTS: dict[str, str] = {
     "no_common_block": "no block holds both",
     "no_common_process": "no process timed both",
     "other_number_of_samples": "{samples[0]} samples cannot be matched with {samples[1]}",
+    # Why drawn shapes are not held out.
+    "seed_chosen": "the seed was chosen",
+    "kernel_not_measured": "{impl} was not measured",
+    "kernel_not_committed": "no commit has {impl} as it was measured",
+    "drawn_before_version": "version {version} of {impl} was committed later, at {at}",
+    "resumed_at_another_revision": "the run was resumed at another revision, with its shapes known",
     "selftest_failed": "the self-test failed ({checks})",
     "on_a_cpu": "a CPU is timed by the wall clock, so a time holds whatever else the machine does; "
     "only GPUs are ranked",

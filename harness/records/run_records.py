@@ -84,6 +84,20 @@ def _short(revision: str | None) -> str | None:
     return revision[:12] if revision and re.fullmatch(r"[0-9a-f]{40}", revision) else revision
 
 
+class DrawnRecord(Record):
+    """The seed of drawn shapes, whether it was chosen, and the version of the kernel that they are held out from.
+
+    `commit` is the last one that changed the kernel; `version` is None where the kernel was not measured.
+    """
+
+    seed: Whole
+    chosen: bool
+    impl: str
+    version: Whole | None = None
+    commit: Annotated[str | None, AfterValidator(_short)] = None
+    committed_at: str | None = None
+
+
 class RunRecord(Record):
     """The first line of a results file."""
 
@@ -100,6 +114,7 @@ class RunRecord(Record):
     sources: dict[str, str] | None = Field(default=None, exclude=True, description="of early files, and not read")
     implementations: list[ImplRecord]
     sides: list[SideRecord] = Field(default=[], description="base and head, where two revisions were compared")
+    drawn: DrawnRecord | None = None
     jobs: Whole = Field(description="cases planned, so that a reader can tell a finished run from a cut one")
 
     def resuming(self, folder: str) -> str:

@@ -36,6 +36,9 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
 
     suite: str | None = Field(default=None, description="a named set of shapes; `list suites` names them")
     shapes: str | None = Field(default=None, description="ROWSxCOLS,...")
+    draw: str | None = Field(
+        default=None, description="a number of shapes to draw, in place of a suite; NUMBER@SEED draws the same again"
+    )
     norm: str = Field(default="rms,layer", description="rms, layer or both")
     dtype: str | None = Field(default=None, description="of x and dy: bf16, fp16, fp32 (default bf16; on a CPU fp32)")
     weight_dtype: str | None = Field(default=None, description="of weight and bias (default: as x)")

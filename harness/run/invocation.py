@@ -51,6 +51,7 @@ class Invocation(BaseModel, frozen=True, extra="forbid"):
 
     command: str = ""  # as it was typed
     selftest_alone: bool = False
+    seed_of_system: bool = False  # that of --draw, and not chosen
     cases: tuple[NormCase, ...] = ()  # of an earlier run, in place of those that the settings describe
     sides: tuple[Side, ...] = ()  # base and head, checked out
     offered: dict[str, int] = {}  # implementations that are tuned, and how many configurations each has to measure

@@ -85,7 +85,7 @@ def refuse_taken(out: Path | None) -> None:
 def refuse_folder(out: Path | None, resume: bool) -> None:
     """Raise UsageError where there are results in `out` already, or none to resume."""
     if resume:
-        _file_to_resume(out)
+        file_to_resume(out)
     else:
         refuse_taken(out)
 
@@ -109,7 +109,7 @@ def resume(out: Path | None, run: RunRecord, jobs: Sequence[Job]) -> tuple[Path,
     Raises UsageError where there is no such file, OtherRunError where it belongs to another run, and InUseError. A run
     may be resumed at another revision of normbwd with the same versions of the engine and of the adapters.
     """
-    path = _file_to_resume(out)
+    path = file_to_resume(out)
     earlier = load(path, torn=True)
     for part, was, now in (
         ("device", earlier.run.device.name, run.device.name),
@@ -158,7 +158,8 @@ def _sides(run: RunRecord) -> str:
     return ", ".join(f"{side.word} {side.commit[:12]} of {side.file or 'normbwd'}" for side in run.sides)
 
 
-def _file_to_resume(out: Path | None) -> Path:
+def file_to_resume(out: Path | None) -> Path:
+    """The results file of `out`, or the one of runs/ that was written to last; raises UsageError without one."""
     if out is not None:
         path = out / RESULTS_NAME
         if not os.path.exists(path):  # that of a Path raises where a name is too long

@@ -21,7 +21,7 @@ CASES = ("suite", "shapes", "norm", "variant", "gradients", "dtype", "weight_dty
 MACHINE_OPTIONS = ("device", "out", "allow_others", "time_limit_s")
 RUN_OPTIONS = (*CASES, "eps", *MACHINE_OPTIONS, "impls", "impl_files", "seed", "resume", "compile_ahead")
 TIMED = ("tuned_files", "baseline", "flush", "context", "holder", "quick", "processes", "twice", "cross_check")
-BENCH = (*RUN_OPTIONS, *TIMED)  # without those of a fleet
+BENCH = (*RUN_OPTIONS, "draw", *TIMED)  # without those of a fleet
 # The help has these first, in this order, and the others in a panel for experts.
 COMMON = (
     *("base", "head", "suite", "shapes", "norm", "variant", "dtype", "inputs"),

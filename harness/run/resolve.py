@@ -38,6 +38,8 @@ def check(invocation: Invocation) -> None:
     settings = invocation.settings
     if settings.suite is not None and settings.shapes is not None:
         raise UsageError("--suite and --shapes both name the cases; give one of them")
+    if settings.draw is not None and (settings.suite is not None or settings.shapes is not None):
+        raise UsageError("--draw takes the place of --suite and --shapes; give one of them")
     if invocation.sanitizer and settings.variant not in (None, PLAIN):
         raise UsageError("--sanitizer --variant: the sanitizer runs plain norms alone; leave one of them out")
     _check_names(invocation)

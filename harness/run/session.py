@@ -28,6 +28,7 @@ from harness.records.settings import Settings
 from harness.run import opening
 from harness.run.compile_ahead import CompilingAhead, default_processes, rounds, tasks_of
 from harness.run.deadline import Deadline, OutOfTimeError
+from harness.run.draw import drawn_record, with_seed
 from harness.run.invocation import Invocation
 from harness.run.plan import Job, cells, plan, plan_verification, select, with_torch
 from harness.run.process import LocalWorker, Worker, start_worker
@@ -77,6 +78,7 @@ def bench(
     """
     check(invocation)
     opening.refuse_folder(invocation.out, invocation.resume)
+    invocation = with_seed(invocation)
     if invocation.sanitizer:
         sanitizer.find()  # raises where it is absent
     if why := why_no_revision():
@@ -182,6 +184,7 @@ def open_results(
         engine_version=ENGINE_VERSION,
         implementations=planned.impls,
         sides=[SideRecord(word=side.word, commit=side.commit, file=side.named) for side in invocation.sides],
+        drawn=drawn_record(invocation, planned.impls),
         jobs=len({job.case for job in planned.jobs}),
     )
     if invocation.resume:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from harness.analysis.case_comparison import CaseComparison
 from harness.analysis.comparison import Comparison
 from harness.analysis.device_state import DeviceState
+from harness.analysis.held_out import why_not_held_out
 from harness.analysis.statistics import PROCESS_BAND
 from harness.records.contexts import COLD
 from harness.records.reason_texts import sentence
@@ -52,6 +53,7 @@ def conditions(comparison: Comparison) -> list[tuple[str, str]]:
         ("Inputs drawn a case", str(run.settings.seeds) if run.settings.seeds > 1 else ""),
         ("Runs a case for its bits", _repeats(run.settings)),
         ("Suite", run.settings.suite or ""),
+        ("Shapes", drawn_shapes(run)),
     ]
     if comparison.timed:
         items += [
@@ -63,6 +65,15 @@ def conditions(comparison: Comparison) -> list[tuple[str, str]]:
         ]
     items += [("Time", time_spent(comparison.end))]
     return [(name, value) for name, value in items if value]
+
+
+def drawn_shapes(run: RunRecord) -> str:
+    """The seed of shapes that were drawn, and whether they are held out from the kernel; empty where none were."""
+    if (drawn := run.drawn) is None:
+        return ""
+    why_not = why_not_held_out(run)
+    said = f"not held out: {sentence(why_not)}" if why_not else "drawn when the run began: held out"
+    return f"{run.settings.draw}, of {drawn.impl} version {drawn.version} at {drawn.commit or 'no commit'}; {said}"
 
 
 def conditions_list(comparison: Comparison) -> str:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from harness.analysis.comparison import Comparison
+from harness.analysis.held_out import why_not_held_out
 from harness.analysis.machines import RUN_BAND, Place, place
 from harness.analysis.outcomes import join_outcomes, tally, tried
 from harness.analysis.statistics import geomean
@@ -78,12 +79,21 @@ def tallies(sources: Sequence[Source], _plan: Plan) -> str:
         for comparison in every_context(source.comparison):
             context = context_text(comparison.context, comparison.run.settings)
             for case in comparison.cases:
-                cells = lines.setdefault((source.device_name, NORMS[case.case.norm]), {})
+                cells = lines.setdefault((source.device_name, NORMS[case.case.norm], *_drawn(source)), {})
                 if (case.case, context) not in cells:
                     cells[case.case, context] = place(case, is_own)
     rows = [[", ".join(line), *_tally(list(cells.values()))] for line, cells in lines.items()]
     heads = [*left("device, norm"), *PLACES, "lead over the best other"]
     return paragraphs([without_padding(table(heads, rows)), ABOUT_TALLIES.format(band=figures.band(RUN_BAND))])
+
+
+def _drawn(source: Source) -> list[str]:
+    """How the shapes of a run were drawn, for a line of its own; empty where they were chosen."""
+    run = source.results.run
+    if run.drawn is None:
+        return []
+    why_not = why_not_held_out(run, source.results.revisions)
+    return [f"{run.settings.draw} {'drawn, not held out' if why_not else 'held out'}"]
 
 
 def _tally(places: Sequence[Place]) -> list[str]:
