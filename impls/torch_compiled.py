@@ -14,6 +14,7 @@ from harness.cases import Chosen, Grads, Inputs, NormCase
 from harness.cases.variants import FEATURES
 
 from .libraries.inductor import compile_alone, tuned_kernels
+from .libraries.recorded import forward_and_backward
 
 if TYPE_CHECKING:
     import torch
@@ -89,6 +90,15 @@ def prepare(inputs: Inputs, variant: Compilation) -> Callable[[], Grads]:
         return backward
     compiled.kernels.update((name, config) for name, config in tuned_kernels().items() if name not in tuned)
     return Chosen(backward, "; ".join(f"{name.rpartition('.')[2]}: {item}" for name, item in compiled.kernels.items()))
+
+
+def forward_backward(inputs: Inputs, variant: Compilation) -> Callable[[], Grads]:
+    import torch
+
+    case = _layout_alone(inputs.case)
+    compiled = _compiled(case, inputs.x.shape, inputs.x.stride(), variant)
+    nothing = torch.zeros((), dtype=inputs.x.dtype, device=inputs.x.device)
+    return forward_and_backward(inputs, lambda **leaves: compiled.forward(**leaves, nothing=nothing)[0])
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,8 @@ from harness.cases import Grads, Inputs, NormCase
 from harness.cases.unfused import prepare as with_operators
 from harness.cases.variants import FEATURES
 
+from .libraries.recorded import forward_and_backward
+
 if TYPE_CHECKING:
     import torch
 
@@ -48,6 +50,15 @@ def notes(case: NormCase) -> list[str]:
 
 def prepare(inputs: Inputs) -> Callable[[], Grads]:
     return with_operators(inputs, _plain, ["frozen"])
+
+
+def forward_backward(inputs: Inputs) -> Callable[[], Grads]:
+    import torch.nn.functional as F  # noqa: N812  # the name that the field knows it by
+
+    case, shape = inputs.case, (inputs.case.cols,)
+    if case.norm == "layer":
+        return forward_and_backward(inputs, lambda x, weight, bias: F.layer_norm(x, shape, weight, bias, case.eps))
+    return forward_and_backward(inputs, lambda x, weight, bias: F.rms_norm(x, shape, weight, case.eps))  # noqa: ARG005
 
 
 def _plain(inputs: Inputs) -> Callable[[], Grads]:

@@ -15,6 +15,7 @@ from harness.errors import UnsupportedError
 from .inhouse.launch import Launch
 from .inhouse.limits import WIDEST
 from .inhouse.problem import LAUNCHES, SM_MARGIN, margin_of_environment, problem_of
+from .libraries.recorded import forward_and_backward
 
 if TYPE_CHECKING:
     import torch
@@ -143,6 +144,20 @@ def prepare(inputs: Inputs, config: Mapping[str, Any] | None = None) -> Callable
         if spilled > own:
             raise UnsupportedError(f"spills {spilled} registers" + (f", the default {own}" if own else ""))
     return backward
+
+
+def forward_backward(inputs: Inputs) -> Callable[[], Grads]:
+    from .inhouse.model import layer_norm, rms_norm
+
+    case = inputs.case
+    if case.norm == "layer":
+        return forward_and_backward(
+            inputs, lambda x, weight, bias: layer_norm(x, weight, bias, case.eps, zero_centred=case.zero_centred)
+        )
+    return forward_and_backward(
+        inputs,
+        lambda x, weight, bias: rms_norm(x, weight, case.eps, zero_centred=case.zero_centred),  # noqa: ARG005
+    )
 
 
 def _spilled(backward: Callable[..., Grads]) -> int:

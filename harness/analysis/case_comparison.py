@@ -191,10 +191,16 @@ class _Against(NamedTuple):
     datasheet_gbps: float | None
     copy_gbps: float | None
     processes: int
+    moves: bool
 
 
-def compare_case(case: NormCase, joined_case: JoinedCase, results: Results, baseline: str) -> CaseComparison:
-    """Compare every implementation of a case with the baseline."""
+def compare_case(
+    case: NormCase, joined_case: JoinedCase, results: Results, baseline: str, moves: bool = True
+) -> CaseComparison:
+    """Compare every implementation of a case with the baseline.
+
+    No bandwidth is told unless a sample `moves` the bytes of a backward alone.
+    """
     run, impls = results.run, joined_case.impls
     add = same_traffic_add(joined_case)
     against = _Against(
@@ -206,6 +212,7 @@ def compare_case(case: NormCase, joined_case: JoinedCase, results: Results, base
         datasheet_gbps=run.device.datasheet_gbps if case.device != "cpu" else None,
         copy_gbps=results.budget.copy_gbps if results.budget else None,
         processes=run.settings.processes,
+        moves=moves,
     )
     records = {impl.name: impl for impl in run.implementations}
     entries = [make_entry(joined, records.get(joined.impl), against) for joined in impls.values()]
@@ -214,7 +221,7 @@ def compare_case(case: NormCase, joined_case: JoinedCase, results: Results, base
     return CaseComparison(
         case=case,
         add_us=against.add.median_us if against.add else None,
-        copy_us=moved_bytes(case) / against.copy_gbps / 1e3 if against.copy_gbps else None,
+        copy_us=moved_bytes(case) / against.copy_gbps / 1e3 if against.copy_gbps and moves else None,
         dx_stays=gradients_of(case)[0].size_bytes(case) <= run.device.last_level_bytes,
         aa_band=against.band,
         interference=joined_case.interference,
@@ -238,7 +245,7 @@ def make_entry(joined: Joined, impl: ImplRecord | None, against: _Against) -> En
     timings, median = ((), None) if standing not in ("ranked", "unranked") else (joined.timings, joined.median_us)
     ranked, unranked = standing == "ranked", standing == "unranked"
     speedup = _ratio(against.baseline, joined) if ranked and joined is not against.baseline else None
-    bandwidth = bandwidth_gbps(joined.case, median if ranked else None)
+    bandwidth = bandwidth_gbps(joined.case, median if ranked and against.moves else None)
     waited = sum(timing.waited for timing in joined.timings)
     waiting = Waiting(waited, sum(len(timing.samples_us) for timing in joined.timings)) if waited else None
     peaks = [row.peak_extra_bytes for row in joined.rows if row.peak_extra_bytes is not None]

@@ -9,7 +9,7 @@ from harness.analysis.device_state import DeviceState, GpuUse, device_state, gpu
 from harness.analysis.joining import by_case
 from harness.analysis.summary import Summary, summarise
 from harness.errors import UsageError
-from harness.records.contexts import COLD
+from harness.records.contexts import COLD, FWD_BWD
 from harness.records.file import Results
 from harness.records.reasons import Reason
 from harness.records.run_records import EndRecord, RunRecord
@@ -55,7 +55,8 @@ def compare(results: Results, baseline: str | None = None, context: str = COLD) 
     if baseline is not None and baseline not in names:
         raise UsageError(f"no implementation {baseline!r} in these results; --baseline can be: {', '.join(names)}")
     base = baseline or results.run.settings.baseline
-    cases = tuple(compare_case(case, joined, results, base) for case, joined in by_case(results).items())
+    moves = context != FWD_BWD
+    cases = tuple(compare_case(case, joined, results, base, moves) for case, joined in by_case(results).items())
     return Comparison(
         run=results.run,
         baseline=base,

@@ -193,6 +193,14 @@ class Implementation:
         options = {} if configured.name is None else {"config": configured.config}
         return self.module.prepare(inputs, *self.arguments, **options)
 
+    @property
+    def has_forward(self) -> bool:
+        return hasattr(self.module, "forward_backward")
+
+    def forward_backward(self, inputs: Inputs) -> Callable[[], Grads]:
+        """A call of the library's own forward, and of the backward behind it; may raise UnsupportedError."""
+        return self.module.forward_backward(inputs, *self.arguments)
+
     def _declared(self, what: str) -> bool:
         """A declaration that is true of the whole adapter, or of the variants that it names."""
         declared: bool | Container[str] = getattr(self.module, what, False)

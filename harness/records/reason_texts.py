@@ -132,6 +132,7 @@ TEXTS: dict[str, str] = {
     "no_common_block": "no block holds both",
     "no_common_process": "no process timed both",
     "other_number_of_samples": "{samples[0]} samples cannot be matched with {samples[1]}",
+    "no_forward": "its adapter gives no forward",
     # Why drawn shapes are not held out.
     "seed_chosen": "the seed was chosen",
     "kernel_not_measured": "{impl} was not measured",

@@ -18,7 +18,7 @@ from harness.devices.facts import has_driver
 from harness.errors import UsageError
 from harness.records import limits
 from harness.records.cases_asked import cases_on, dtype_on, suite_on
-from harness.records.contexts import ALL_REDUCE, COLD, HOT_DY, parse_holder, programs_beside
+from harness.records.contexts import ALL_REDUCE, COLD, FWD_BWD, HOT_DY, parse_holder, programs_beside
 from harness.records.settings import Settings
 from harness.run.invocation import Invocation
 from harness.run.plan import refuse_unknown
@@ -92,7 +92,7 @@ def contexts_left_out(settings: Settings, kind: DeviceKind, multiprocessors: int
     """
     asked = [context for context in settings.context if context != COLD]
     if kind == "cpu":
-        absent = [context for context in asked if context not in (HOT_DY, ALL_REDUCE)]
+        absent = [context for context in asked if context not in (HOT_DY, FWD_BWD, ALL_REDUCE)]
         why, instead = "a CPU has no streams, so that nothing runs beside a call", f"name {HOT_DY}, or leave it out"
     else:
         absent = [name for name in asked if multiprocessors and (programs_beside(name) or 0) >= multiprocessors]

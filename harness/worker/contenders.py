@@ -192,6 +192,8 @@ class Contenders:
         candidate = Candidate(
             implementation.name, contender.backward, prepare=lambda: implementation.prepare(self._inputs.views())
         )
+        if implementation.has_forward:
+            candidate.forward_backward = lambda: implementation.forward_backward(self._inputs.views())
         if any(other.implementation.in_place for other in self._by_name.values()):
             candidate.restore = self._restore_dy
         return candidate

@@ -85,7 +85,8 @@ def _functions(module: ModuleType) -> Iterator[str]:
         yield f"prepare {fault}"
     if hasattr(module, "missing") and (fault := _call_fault(module.missing, [])) and _call_fault(module.missing, value):
         yield f"missing {fault}"
-    for name, arguments in (("misconfigured", ["device"]), ("release", list[str]())):
+    others = {"misconfigured": ["device"], "release": list[str](), "forward_backward": ["inputs", *value]}
+    for name, arguments in others.items():
         if hasattr(module, name) and (fault := _call_fault(getattr(module, name), arguments)):
             yield f"{name} {fault}"
 

@@ -17,7 +17,7 @@ from harness.devices.capture import CaptureError, capture
 from harness.devices.holder import Holder
 from harness.devices.nvml import SensorReading
 from harness.errors import UnavailableError
-from harness.records.contexts import GRAPH, HOST, HOT_DY, parse_holder, programs_beside
+from harness.records.contexts import FWD_BWD, GRAPH, HOST, HOT_DY, parse_holder, programs_beside
 from harness.records.reasons import ALL_VOID, Reason, raised
 from harness.records.schema import ContextRecord, HolderRecord, Timing
 from harness.timing.engine import Candidate, CandidateError, Device
@@ -95,7 +95,7 @@ class TrainingStep:
     def _device(self, context: str, result: ContextTimings) -> Device | None:
         """The device with what the context adds to it; None, and a record for each candidate, if refused."""
         try:
-            if self.job.inputs.case.device == "cpu" and context != HOT_DY:
+            if self.job.inputs.case.device == "cpu" and context not in (HOT_DY, FWD_BWD):
                 raise UnavailableError(NOT_ON_A_CPU)
             device = make_device(self.job.inputs.case.device, self.job.settings.flush_bytes, self.job.inputs.x)
             if (programs := programs_beside(context)) is not None:
@@ -117,6 +117,8 @@ class TrainingStep:
         plain = lineup(self.job)
         if context == HOST:
             return [repeated(candidate) for candidate in plain]
+        if context == FWD_BWD:
+            return [both for candidate in plain for both in self._with_forward(candidate, result)]
         if context != GRAPH:
             return [reset(candidate) for candidate in plain]
         captured: list[Candidate] = []
@@ -124,6 +126,23 @@ class TrainingStep:
             if implementation_of(candidate.name) not in result.records:
                 captured += self._captured(candidate, result)
         return captured
+
+    def _with_forward(self, candidate: Candidate, result: ContextTimings) -> Iterator[Candidate]:
+        """The candidate with its forward in the timed call; nothing for the add, and a record for what has none."""
+        impl = implementation_of(candidate.name)
+        if candidate.name == ADD_NAME or impl in result.records:
+            return
+        if candidate.forward_backward is None:
+            result.records[impl] = ContextRecord(status="unsupported", reason=Reason("no_forward"))
+            return
+        self.job.announce(candidate.name, STAGE)
+        try:
+            both = candidate.forward_backward()
+            both()  # compiles
+        except Exception as error:
+            result.records[impl] = ContextRecord(status=status_of(error), reason=raised(error))
+            return
+        yield replace(reset(candidate), run=both)
 
     def _captured(self, candidate: Candidate, result: ContextTimings) -> Iterator[Candidate]:
         self.job.announce(candidate.name, STAGE)

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
-from harness.cases import ITEM_BYTES, Chosen, Grads, Inputs, NormCase, contiguous_rows, torch_dtype
+from harness.cases import (
+    ITEM_BYTES,
+    Chosen,
+    Grads,
+    Inputs,
+    NormCase,
+    UnsupportedError,
+    contiguous_rows,
+    torch_dtype,
+)
 
 from ..libraries.inductor import compile_alone
 from ..libraries.installed import cute_dsl_failure
+from ..libraries.recorded import forward_and_backward
 
 if TYPE_CHECKING:
     import torch
@@ -128,6 +138,13 @@ def prepare(inputs: Inputs, variant: Variant, config: Mapping[str, Any] | None =
         backward = _called(ops, inputs, weight, statistics, variant == "compiled")
     backward()
     return Chosen(backward, str(ops.rmsnorm_bwd_tuned.best_config)) if variant == "tuned" else backward
+
+
+def forward_backward(inputs: Inputs, variant: Variant) -> Callable[[], Grads]:
+    """`quack.rmsnorm`, which is the only norm that quack has under autograd."""
+    if inputs.case.norm == "layer" or inputs.case.zero_centred or variant != "called":
+        raise UnsupportedError("quack's autograd function is of RMSNorm alone, untuned")
+    return forward_and_backward(inputs, partial(import_module("quack.rmsnorm").rmsnorm, eps=inputs.eps))
 
 
 def _parameters(inputs: Inputs) -> tuple[torch.Tensor | None, torch.Tensor | None]:

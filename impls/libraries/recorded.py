@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from harness.cases import Grads, Inputs
+from harness.cases import Grads, Inputs, UnsupportedError
 
 if TYPE_CHECKING:
     import torch
@@ -50,6 +50,26 @@ def recorded(
         return Grads(**plain, extra=named)  # pyright: ignore[reportArgumentType]  # dx is always given
 
     return backward, f"{function.__module__}.{function.__name__}"
+
+
+def forward_and_backward(inputs: Inputs, norm: Callable[..., Any]) -> Callable[[], Grads]:
+    """A call of a library's norm of x, weight and bias under autograd, and of its backward: of a plain case alone."""
+    import torch
+
+    if inputs.case.features:
+        raise UnsupportedError("forward and backward together are measured of plain norms")
+    given = {"x": inputs.x, "weight": inputs.weight, "bias": inputs.bias}
+    leaves = {name: None if tensor is None else tensor.detach().requires_grad_() for name, tensor in given.items()}
+    wanted = [name for name, leaf in leaves.items() if leaf is not None]
+
+    def both() -> Grads:
+        with torch.enable_grad():
+            y = norm(**leaves)
+        gradients = torch.autograd.grad(y, [leaves[name] for name in wanted], inputs.dy)
+        found = dict(zip(wanted, gradients, strict=True))
+        return Grads(found["x"], found.get("weight"), found.get("bias"))
+
+    return both
 
 
 def behind_residual(forward: Callable[..., Any]) -> Callable[..., Any]:

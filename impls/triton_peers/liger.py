@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from harness.cases import Chosen, Grads, Inputs, NormCase, UnsupportedError
 
 from ..libraries.installed import cute_dsl_failure
-from ..libraries.recorded import PLAIN, behind_residual, recorded
+from ..libraries.recorded import PLAIN, behind_residual, forward_and_backward, recorded
 
 if TYPE_CHECKING:
     import torch
@@ -95,6 +95,10 @@ def prepare(inputs: Inputs, variant: Dispatch) -> Callable[[], Grads]:
     if variant.module not in function:
         raise UnsupportedError(f"Liger hands this shape on to {function}")
     return Chosen(backward, function)
+
+
+def forward_backward(inputs: Inputs, variant: Dispatch) -> Callable[[], Grads]:
+    return forward_and_backward(inputs, partial(_forward, inputs.case, variant))
 
 
 def _forward(case: NormCase, variant: Dispatch, x: torch.Tensor, weight: Any, bias: Any) -> torch.Tensor:

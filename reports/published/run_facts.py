@@ -17,7 +17,7 @@ from harness.cases import NormCase
 from harness.cases.tensors import gradients_of
 from harness.cases.tensors import headings as short_names
 from harness.cases.variants import PLAIN
-from harness.records.contexts import COLD, HOST
+from harness.records.contexts import COLD, FWD_BWD, HOST
 from harness.records.reason_texts import sentence
 from harness.records.settings import Settings
 from reports import figures
@@ -92,7 +92,7 @@ def _gradients(case: CaseComparison) -> dict[str, str]:
 
 
 def _case(comparison: Comparison, case: CaseComparison) -> dict[str, Any]:
-    moves = comparison.context != HOST  # a time on the host gives no bandwidth
+    moves = comparison.context not in (HOST, FWD_BWD)  # of which the bytes of a backward give no bandwidth
     add_us, _, _, add_gbps, _, _ = _times(case.case, same_traffic_add(case.joined) if case.add_us else None, moves)
     return {
         "shape": shape_text(case.case),

@@ -196,3 +196,17 @@ def test_no_competing_kernel_is_a_plain_reason(monkeypatch):
         ("unsupported", "the kernel that holds multiprocessors cannot run here")
     }
     assert step.device.events == []
+
+
+def test_forward_and_backward_are_one_call_where_an_adapter_gives_both(monkeypatch):
+    step = Step(monkeypatch)
+    eager, _ = step.step.job.candidates
+    calls = []
+    eager.forward_backward = lambda: lambda: calls.append("both")
+    records = step.time_in("fwd+bwd").records
+    assert records["torch-eager"].timing is not None
+    assert records[AGAIN].timing is not None
+    assert records["quack"].status == "unsupported"
+    assert records["quack"].reason.code == "no_forward"
+    assert ADD_NAME not in records
+    assert len(calls) > 4
