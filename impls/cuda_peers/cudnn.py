@@ -5,7 +5,10 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as version_of
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,11 +21,14 @@ if TYPE_CHECKING:
     import torch
 
 name = "cudnn"
-version = 0
+version = 1
 requires = ("torch", "cudnn")
 for_speed = ("cudnn@tuned",)  # by `normbwd tune`, as cuDNN's own heuristics time nothing
 install = "pip install nvidia-cudnn-frontend"
 uses = ("cutlass",)  # which compiles the frontend's own norms, on SM 10.0
+
+handles = {"rms": {"residual"}}
+FUSES_FROM = (9, 21)  # the version of cuDNN that adds the residual's gradient inside RMSNorm's backward
 
 MOST_ELEMENTS = 2**31 - 1  # CUDNN_STATUS_NOT_SUPPORTED_SHAPE beyond
 
@@ -46,16 +52,24 @@ def unsupported(case: NormCase) -> str | None:
         return f"cuDNN takes at least one row, and has no engine for more than {MOST_ELEMENTS} elements"
     if case.zero_centred:
         return "cuDNN has no zero-centred weight"
-    if case.norm == "rms" and not case.weight:
-        return "cuDNN's RMSNorm always has a weight"
-    if case.norm == "rms" and case.weight_dtype != case.dtype:
-        return "cuDNN's RMSNorm takes the weight in x's dtype only"
+    if case.norm == "rms" and (not case.weight or case.weight_dtype != case.dtype):
+        return "cuDNN's RMSNorm always has a weight, and takes it in x's dtype only"
+    if "residual" in case.features and not _fuses():
+        return "cuDNN adds a residual's gradient from 9.21 on"
     return None
+
+
+def _fuses() -> bool:
+    """By the package of cuDNN: a list of implementations loads none."""
+    for package in ("nvidia-cudnn-cu13", "nvidia-cudnn-cu12"):
+        with suppress(PackageNotFoundError):
+            return tuple(map(int, version_of(package).split(".")[:2])) >= FUSES_FROM
+    return False
 
 
 def notes(case: NormCase) -> list[str]:
     if case.norm == "rms":
-        return []
+        return ["no operator has the fused addition: the first plan of its graph"] if case.features else []
     traps: list[str] = []
     if case.weight and case.weight_dtype != "fp32":
         traps.append("takes an fp32 weight (converted, untimed) and gives dweight and dbias in fp32 (not converted)")
@@ -75,15 +89,18 @@ def configs(case: NormCase) -> Mapping[str, dict[str, str]]:
     scale = torch.empty(1, case.cols, 1, 1, dtype=scale_dtype, device="meta")
     statistic = torch.empty(case.rows, 1, 1, 1, dtype=torch.float32, device="meta")
     statistics = (statistic, statistic) if case.norm == "layer" else (statistic,)
-    names = plan_names(case.norm, (activation, activation, scale, *statistics))
+    dres = (activation,) if case.features else ()
+    names = plan_names(case.norm, (activation, activation, scale, *statistics, *dres))
     return {"default": {}} | {name: {"plan": name} for name in names}
 
 
 def prepare(inputs: Inputs, config: Mapping[str, str] | None = None) -> Callable[[], Grads]:
     _load()
     norm, operands = inputs.case.norm, _saved(inputs)
-    if config:
-        plan = run_plan(norm, (_rows(inputs.dy), *operands), config["plan"])
+    if inputs.case.features:
+        operands = (*operands, _rows(inputs.dres))
+    if config or inputs.case.features:
+        plan = run_plan(norm, (_rows(inputs.dy), *operands), (config or {}).get("plan"))
         return _backward(inputs, lambda dy: plan(dy, *operands))
     backward = _backward(inputs, _operator(norm, operands))
     backward()  # the first call builds the plan, which the operators keep by shape and dtype

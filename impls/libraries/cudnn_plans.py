@@ -21,16 +21,17 @@ def plan_names(norm: str, operands: Sequence[torch.Tensor]) -> list[str]:
     return [graph.get_plan_name_at_index(index) for index in range(graph.get_execution_plan_count())]
 
 
-def run_plan(norm: str, operands: Sequence[torch.Tensor], name: str) -> Callable[..., list[torch.Tensor]]:
-    """Build the plan of this name; return the call of it with operands such as these.
+def run_plan(norm: str, operands: Sequence[torch.Tensor], name: str | None) -> Callable[..., list[torch.Tensor]]:
+    """Build the plan of this name, or the first; return the call of it with operands such as these.
 
-    It gives dx, dweight and, for LayerNorm, dbias, of dy, x, scale and what the forward saved.
+    It gives dx, dweight and, for LayerNorm, dbias, of dy, x, scale, what the forward saved and, with a residual, dres.
     """
     import torch
 
     cudnn: Any = import_module("cudnn")
     graph, handle, uids = _planned(norm, operands)
     names = [graph.get_plan_name_at_index(index) for index in range(graph.get_execution_plan_count())]
+    name = name or next(iter(names), "")
     if name not in names:
         raise UnsupportedError(f"cuDNN has no plan {name} of this shape here")
     try:
@@ -77,17 +78,22 @@ def _add_backward(types: Any, graph: Any, norm: str, operands: Sequence[torch.Te
     dtypes = {torch.float16: types.HALF, torch.bfloat16: types.BFLOAT16, torch.float32: types.FLOAT}
     mean = ("mean",) if norm == "layer" else ()
     names = ("grad", "input", "scale", *mean, "inv_variance")
+    with_dres = len(operands) > len(names)
+    names = (*names, "dres") if with_dres else names
     inputs: dict[str, Any] = {}
     for uid, (name, operand) in enumerate(zip(names, operands, strict=True), start=1):
         shape, stride, dtype = list(operand.shape), list(operand.stride()), dtypes[operand.dtype]
         inputs[name] = graph.tensor(name=name, dim=shape, stride=stride, data_type=dtype, uid=uid)
+    dres = inputs.pop("dres", None)
     if norm == "layer":
         outputs = graph.layernorm_backward(name="layernorm_bwd", **inputs)
     else:
         outputs = graph.rmsnorm_backward(name="rmsnorm_bwd", has_dbias=False, **inputs)[:2]
-    for uid, (output, like) in enumerate(zip(outputs, _likes(operands), strict=False), start=len(inputs) + 1):
+    if with_dres:
+        outputs = [graph.add(a=outputs[0], b=dres, name="dx"), *outputs[1:]]
+    for uid, (output, like) in enumerate(zip(outputs, _likes(operands), strict=False), start=len(names) + 1):
         output.set_uid(uid).set_output(True).set_data_type(dtypes[like.dtype])
-    return tuple(range(1, len(inputs) + len(outputs) + 1))
+    return tuple(range(1, len(names) + len(outputs) + 1))
 
 
 def _likes(operands: Sequence[torch.Tensor]) -> list[torch.Tensor]:

@@ -126,4 +126,12 @@ def quack_fused_sum() -> ModuleType:
         assert list(normalized_shape) == [input.shape[1]]
         return rounded("rms", grad_out, input, None, rstd, weight)[:2]
 
-    return module("torch._native.ops.norm.norms", cutedsl_rmsnorm_fwd, cutedsl_rmsnorm_bwd)
+    def quack_rmsnorm_fwd(input, weight, normalized_shape, eps):  # noqa: A002
+        return cutedsl_rmsnorm_fwd(input, weight, normalized_shape, eps)
+
+    def quack_rmsnorm_bwd(grad_out, input, rstd, weight, normalized_shape, dw_mask=True):  # noqa: A002
+        assert dw_mask == (weight is not None)
+        return cutedsl_rmsnorm_bwd(grad_out, input, rstd, weight, normalized_shape)
+
+    of_both = (cutedsl_rmsnorm_fwd, cutedsl_rmsnorm_bwd, quack_rmsnorm_fwd, quack_rmsnorm_bwd)
+    return module("torch._native.ops.norm.norms", *of_both)

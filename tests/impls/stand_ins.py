@@ -427,6 +427,10 @@ class Graph:
         assert (grad, input, scale, inv_variance, has_dbias) == ("grad", "input", "scale", "inv_variance", False)
         return [*self.nodes("rms", 2), None]
 
+    def add(self, a=None, b=None, compute_data_type=None, name=""):
+        assert (b, name) == ("dres", "dx")
+        return a
+
     def nodes(self, norm, count):
         self.norm, outputs = norm, self.outputs
 
@@ -466,9 +470,13 @@ class Graph:
         operands, results = tensor_dict[: len(self.inputs)], tensor_dict[len(self.inputs) :]
         for operand, (_, dim, stride, data_type) in zip(operands, self.inputs.values(), strict=True):
             assert (list(operand.shape), list(operand.stride()), operand.dtype) == (dim, stride, data_type)
-        dy, x, scale, *saved = (operand.flatten(1) for operand in operands)
-        mean, rstd = (None, *saved)[-2:]
-        gradients = exact(self.norm, dy, x, mean, rstd, scale.flatten())
+        by_name = dict(
+            zip((name for name, *_ in self.inputs.values()), (each.flatten(1) for each in operands), strict=True)
+        )
+        dy, x, scale, rstd = (by_name[name] for name in ("grad", "input", "scale", "inv_variance"))
+        gradients = exact(self.norm, dy, x, by_name.get("mean"), rstd, scale.flatten())
+        if "dres" in by_name:
+            gradients = (gradients[0] + by_name["dres"], *gradients[1:])
         for result, gradient, data_type in zip(results, gradients, self.outputs.values(), strict=False):
             assert result.dtype == data_type
             result.copy_(gradient.reshape(result.shape))

@@ -13,6 +13,7 @@ from harness.cases import UnsupportedError
 from harness.cases.variants import with_features
 from harness.verify import precision
 from harness.worker.configured import candidates
+from impls.cuda_peers import cudnn
 from impls.dsl_peers import helion, quack
 from impls.libraries import cudnn_plans
 from impls.libraries.recorded import recorded
@@ -247,3 +248,16 @@ def test_cudnn_offers_every_plan_and_runs_the_one_asked_for(case):
 def test_a_plan_of_another_cudnn_is_unsupported():
     with pytest.raises(UnsupportedError, match="cuDNN has no plan eng9 of this shape here"):
         IMPLS["cudnn"].module.prepare(inputs_of(FAST), {"plan": "eng9"})
+
+
+@pytest.mark.usefixtures("stand_ins")
+def test_cudnn_adds_a_residual_in_one_graph_where_it_can(monkeypatch):
+    case = with_features(dataclasses.replace(FAST, norm="rms", bias=False), ["residual"])
+    monkeypatch.setattr(cudnn, "version_of", lambda _package: "9.19.0.56")
+    assert "9.21" in (IMPLS["cudnn"].unsupported(case) or "")
+    monkeypatch.setattr(cudnn, "version_of", lambda _package: "9.21.0.1")
+    assert IMPLS["cudnn"].unsupported(case) is None
+    inputs = inputs_of(case)
+    checks = precision.check(inputs, IMPLS["cudnn"].prepare(inputs)())
+    assert {each.error_class for each in checks.values()} == {"exact"}
+    assert Graph.built == "eng0"
