@@ -28,13 +28,14 @@ from harness.judge.messages import (
     Compare,
     Compared,
     Draw,
+    Failed,
     JudgeMessage,
     Open,
     Ready,
     Reveal,
     serve,
 )
-from harness.records.reasons import Reason
+from harness.records.reasons import Reason, raised
 from harness.verify import precision
 from harness.verify.determinism import fingerprint, same_bits
 from harness.worker.channel import Channel
@@ -106,10 +107,7 @@ class Reference:
 
     def reveal(self, request: Reveal) -> JudgeMessage:
         """Hand the last draw of dy to its runner and open its gate; time what is queued behind that."""
-        try:
-            sources = self._sources(request)
-        except (ValueError, RuntimeError, KeyError) as error:
-            return Ready(title=str(error)[:200])
+        sources = self._sources(request)
         at = {2: [_CHANCE.randrange(self.case.rows) for _ in range(SAMPLED_ROWS)], 1: list(range(self.case.cols))}
         rows = {dimensions: torch.tensor(each, device=self.case.device) for dimensions, each in at.items()}
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -159,15 +157,12 @@ class Reference:
 
     def commit(self, request: Commit) -> JudgeMessage:
         """Copy the answers of a stretch on a GPU, and put in what was read before the clock stopped."""
-        try:
-            for answer, source in self._sources(request):
-                answer.copy_(source)
-            for answer, rows, early in self._samples:
-                answer.index_copy_(0, rows, early)
-            self._samples = []
-            torch.cuda.synchronize()
-        except (ValueError, RuntimeError, KeyError) as error:
-            return Ready(title=str(error)[:200])
+        for answer, source in self._sources(request):
+            answer.copy_(source)
+        for answer, rows, early in self._samples:
+            answer.index_copy_(0, rows, early)
+        self._samples = []
+        torch.cuda.synchronize()
         return Ready()
 
     def check(self, request: Compare) -> JudgeMessage:
@@ -268,4 +263,20 @@ def run(channel: Channel[Any], memories: Sequence[int]) -> None:
     answers = {Open: reference.open, Attach: reference.attach, Draw: reference.draw, Reveal: reference.reveal}
     answers |= {Commit: reference.commit, Compare: reference.check, Calm: reference.calm}
     with torch.no_grad():
-        serve(channel, answers)
+        serve(channel, {kind: _guarded(answer) for kind, answer in answers.items()})
+
+
+def _guarded(answer: Callable[[Any], JudgeMessage]) -> Callable[[Any], JudgeMessage]:
+    """Errors that a runner can cause, by what it leaves of the memory or says of its own, as answers."""
+
+    def answered(request: Any) -> JudgeMessage:
+        try:
+            return answer(request)
+        except torch.OutOfMemoryError as error:
+            return Failed(status="oom", reason=raised(error))
+        except (ValueError, RuntimeError, KeyError) as error:
+            if not isinstance(request, Attach | Reveal | Commit):
+                raise
+            return Ready(title=str(error)[:200] or "unreadable")
+
+    return answered

@@ -142,6 +142,7 @@ class Courtroom:
         self._peers: list[_Seat] = []
         self._quiet_us: dict[str, float] = {}  # a peer's stretch, before there is a judged process
         self._queueing = set[int]()  # the runners whose calls wait on the GPU for dy, by number
+        self._judging = False  # whether the judged file's process is there
         self._prepared: list[int] = []  # the seeds of the peers' inputs
 
     def __enter__(self) -> Courtroom:
@@ -205,10 +206,12 @@ class Courtroom:
 
     @contextmanager
     def _trusted(self) -> Generator[None]:
-        """What fails here is not the judged file's fault."""
+        """What fails here is not the judged file's fault, but for memory that it took."""
         try:
             yield
         except JudgedError as error:
+            if error.status == "oom" and self._judging:
+                raise
             words = "; ".join(last_line(child.scratch / "log") for child in self._children)
             raise UnavailableError(f"the judge's own process failed ({error.reason.fields}): {words}") from error
 
@@ -248,6 +251,7 @@ class Courtroom:
                 seeds = [seed if call in kept else self._seed() for call, seed in enumerate(seeds)]
             self._prepare_peers(seeds)
             child = self._nursery.fork("runner", self._memories[:1])
+            self._judging = True
             try:
                 seat = self._seated(child, JUDGED, "", file)
                 found.meet(seat)
@@ -260,6 +264,7 @@ class Courtroom:
                 if self._on_gpu:
                     found.layers["queued"] = JUDGED in self._queueing
             finally:
+                self._judging = False
                 child.end()
 
     def _prepare_peers(self, seeds: list[int]) -> None:
@@ -352,13 +357,13 @@ class Courtroom:
         if not go.queued:
             child.channel.send(go)
             child.go_on()
-        done = child.answer(self.settings.time_limit_s, "time")
+        done = self._checked(child.answer(self.settings.time_limit_s, "time"), go)
         child.stop()
-        if self._on_gpu and isinstance(done, Answered):  # what is still computed is awaited, or read too early
+        if self._on_gpu:  # what is still computed is awaited, or read too early
             self._read_places(Commit(runner=seat.number, answers=done.answers))
         us = (time.perf_counter_ns() - began) / 1e3
         child.settle()
-        return us, self._checked(done, go)
+        return us, done
 
     def _queued(self, seat: _Seat, go: Go) -> tuple[float, Answered] | None:
         """A stretch whose calls wait on the GPU, with their process stopped, until the reference reveals dy.
@@ -383,14 +388,17 @@ class Courtroom:
 
     def _read_places(self, request: JudgeMessage) -> Ready:
         """Let the reference read memory that a runner named; if that ends the reference, it is the runner's fault."""
-        title = "died"
-        with suppress(JudgedError):
+        try:
             ready: Ready = self._reference.ask(request, START_LIMIT_S, "reference")
-            if not (title := ready.title):
-                return ready
-        if title == LATE:
+        except JudgedError as error:
+            if error.status == "oom":
+                raise
+            ready = Ready(title="died")
+        if ready.title == LATE:
             raise JudgedError("timeout", Reason("no_answer", {"stage": "time", "seconds": STRETCH_LIMIT_S}))
-        raise JudgedError("tampered", Reason("unreadable_answer"))
+        if ready.title:
+            raise JudgedError("tampered", Reason("unreadable_answer"))
+        return ready
 
     def _checked(self, done: Any, go: Go) -> Answered:
         """The answer to this request, and to no earlier one."""
