@@ -70,6 +70,7 @@ def normbwd(
 ENDING_SIGNALS = [each for each in signal.Signals if each.name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")]
 FLEET_OPTIONS = ("fleet", "kinds", "gpus", "mixed", "dry_run")
 CLAIM_DEFAULT = f"(default: {PROCESSES_OF_A_CLAIM}; with --quick 1)"
+CONSOLE_OR_JSON = Annotated[str, typer.Option("--format", help="of what is printed: console or json")]
 UNFINISHED = "folder of unfinished runs (default: runs/publish-DEVICE)"
 
 
@@ -77,6 +78,8 @@ UNFINISHED = "folder of unfinished runs (default: runs/publish-DEVICE)"
 @options(*BENCH, *FLEET_OPTIONS)
 def bench(invocation: Invocation) -> None:
     """Verify and time implementations, interleaved, and print the comparison; with --fleet on many GPUs at once."""
+    if invocation.format == "json" and (invocation.dry_run or invocation.fleet is not None):
+        raise UsageError("--format json: is of one measured run; leave out --dry-run and --fleet")
     if invocation.dry_run:
         check(invocation)
         from harness.fleet.preview import describe_plan
@@ -87,6 +90,13 @@ def bench(invocation: Invocation) -> None:
     _measure_and_report(invocation)
 
 
+def is_json(form: str) -> bool:
+    """Whether --format asks for JSON; raises UsageError where it is neither that nor `console`."""
+    if form not in ("console", "json"):
+        raise UsageError(f"--format {form}: not one of console, json")
+    return form == "json"
+
+
 def _measure_and_report(invocation: Invocation, form: str = "console", impl: str | None = None) -> list[Results]:
     """Refuse what is wrong on any device, then measure and report."""
     check(invocation)
@@ -94,7 +104,7 @@ def _measure_and_report(invocation: Invocation, form: str = "console", impl: str
         refuse_folder(invocation.out, invocation.resume)
     from harness.answer import measure_and_report
 
-    return measure_and_report(invocation, form, impl)
+    return measure_and_report(invocation, "json" if invocation.format == "json" else form, impl)
 
 
 @app.command()
@@ -145,6 +155,7 @@ def tune(invocation: Invocation) -> None:
     """
     check(invocation)  # before what takes long to import
     from harness.answer import exit_code_of_rows, print_resume_hint
+    from harness.outputs import print_json
     from harness.run.progress import Display
     from harness.tune.sweep import tune as run_tune
     from reports.parts import tuning
@@ -152,7 +163,10 @@ def tune(invocation: Invocation) -> None:
     display = Display()
     with print_resume_hint(invocation, display):
         file, path, sweeps = run_tune(with_default_processes(invocation), display)
-    sys.stdout.write(tuning.render(file))
+    if invocation.format == "json":
+        print_json(file)
+    else:
+        sys.stdout.write(tuning.render(file))
     display.say(f"tuned: {path}")
     if code := exit_code_of_rows(
         [row for swept in sweeps for row in swept.rows if row.impl == swept.run.settings.baseline]
@@ -213,9 +227,10 @@ def documents(
     ] = False,
 ) -> None:
     """Write every document of published results, and the page site/index.html; needs no GPU."""
+    from harness.outputs import schemas
     from reports.published.documents import write_all
 
-    changed = write_all(check)
+    changed = write_all(check, more=schemas())
     for path in changed:
         sys.stdout.write(f"{path}\n")
     if check and changed:
@@ -249,6 +264,7 @@ def gate(
     comment: Annotated[
         Path | None, typer.Option(help="also write `report --format pr` with these verdicts to a file")
     ] = None,
+    form: CONSOLE_OR_JSON = "console",
 ) -> None:
     """Judge a results file against limits; exit 0 pass, 1 regressed, 3 inconclusive, 2 nothing measured.
 
@@ -257,21 +273,24 @@ def gate(
     if not confirm and (processes is not None or out is not None or resume or allow_others or impl or tuned):
         options = "--processes, --out, --resume, --allow-others, --impl and --tuned"
         raise UsageError(f"{options} are of the run that confirms; add --confirm")
+    as_json = is_json(form)
     runs = _load_all(results)
     import reports
     from harness.analysis.verdicts import exit_code
     from harness.gate.confirm import confirm as measure_again
     from harness.gate.judge import judge, not_judged, only
     from harness.gate.limits import read_limits
+    from harness.outputs import GateOutput, print_json
     from reports.parts import verdicts
 
     run = only(runs)
     limits = read_limits(config)
     judged = judge(run, limits)
-    sys.stdout.write(verdicts.render(judged))
-    for why, words in not_judged(run, limits, judged).items():
-        sys.stdout.write(f"{why}: {', '.join(words)}\n")
-    sys.stdout.flush()  # the verdicts so far are shown even if measuring again fails
+    left_out, path = not_judged(run, limits, judged), None
+    if not as_json:
+        sys.stdout.write(verdicts.render(judged))
+        sys.stdout.writelines(f"{why}: {', '.join(words)}\n" for why, words in left_out.items())
+        sys.stdout.flush()  # the verdicts so far are shown even if measuring again fails
     if comment:
         reports.write_comment(run, judged, comment)
     if confirm:
@@ -286,9 +305,12 @@ def gate(
             confirmed = measure_again(judged, limits, run.run, results[0], invocation, display)
         if confirmed is not None:
             judged, path = confirmed
-            sys.stdout.write(f"\nMeasured again: {path}\n\n{verdicts.render(judged)}")
+            if not as_json:
+                sys.stdout.write(f"\nMeasured again: {path}\n\n{verdicts.render(judged)}")
             if comment:
                 reports.write_comment(run, judged, comment)
+    if as_json:
+        print_json(GateOutput(exit_code(judged), judged, left_out, str(path) if path else None))
     raise typer.Exit(exit_code(judged))
 
 
@@ -343,7 +365,7 @@ def publish(invocation: Invocation) -> None:
 
 
 @app.command()
-@options(*MACHINE_OPTIONS, "seed")
+@options(*MACHINE_OPTIONS, "seed", "format")
 def selftest(invocation: Invocation) -> None:
     """Test the engine on work of which the time is known: its error budget here; exit 1 where a check failed."""
     check(invocation)
@@ -354,12 +376,16 @@ def selftest(invocation: Invocation) -> None:
     display = Display()
     path = run_bench(invocation.changed(selftest_alone=True), display)
     records = load(path).selftests
+    from harness.outputs import SelfTestOutput, print_json
     from reports.parts import selftest as page  # takes scipy
 
-    sys.stdout.write(page.render(records))
-    display.say(f"results: {path}")
     failed = not records or any(check.passed is False for record in records for check in record.checks)
-    raise typer.Exit(1 if failed else 0)
+    if invocation.format == "json":
+        print_json(SelfTestOutput(int(failed), str(path), records))
+    else:
+        sys.stdout.write(page.render(records))
+    display.say(f"results: {path}")
+    raise typer.Exit(int(failed))
 
 
 @app.command()
@@ -375,7 +401,7 @@ def judge(
         str | None, typer.Option(help="trusted implementations to compare with, the first is the baseline")
     ] = None,
     time_limit: Annotated[float, typer.Option(help="seconds that it may take to import, prepare or answer")] = 300.0,
-    form: Annotated[str, typer.Option("--format", help="console or json")] = "console",
+    form: CONSOLE_OR_JSON = "console",
 ) -> None:
     """Judge a kernel that nobody trusts: right or wrong, deterministic, how fast; exit 0 right, 1 not, 3 inconclusive.
 
@@ -384,16 +410,15 @@ def judge(
     from harness.judge import command
     from harness.judge.trial import JudgeSettings
 
-    if form not in ("console", "json"):
-        raise UsageError(f"--format {form}: not one of console, json")
+    as_json = is_json(form)
     if device not in ("auto", "cpu", "gpu"):
         raise UsageError(f"--device {device}: not one of auto, cpu, gpu")
     on_gpu = device == "gpu" or (device == "auto" and command.gpu_is_here())
     cases = command.asked_cases(shapes, norm, dtype, on_gpu)
-    say = (lambda case: sys.stdout.write(f"{command.in_words(case)}\n")) if form == "console" else (lambda _: None)
+    say = (lambda _: None) if as_json else (lambda case: sys.stdout.write(f"{command.in_words(case)}\n"))
     chosen = command.asked_peers(peers, on_gpu)
     verdict = command.judge(file, cases, chosen, JudgeSettings(time_limit_s=time_limit), say)
-    sys.stdout.write(f"{verdict.model_dump_json(indent=1)}\n" if form == "json" else f"verdict: {verdict.status}\n")
+    sys.stdout.write(f"{verdict.model_dump_json(indent=1)}\n" if as_json else f"verdict: {verdict.status}\n")
     raise typer.Exit(verdict.exit_code)
 
 
@@ -402,13 +427,22 @@ def list_(
     what: Annotated[str, typer.Argument(help="impls, suites, variants, contexts or devices")],
     impl: Annotated[list[Path] | None, typer.Option("--impl", help="a file with an adapter; may be repeated")] = None,
     newer: Annotated[bool, typer.Option("--newer", help="ask PyPI which libraries have a newer release")] = False,
+    form: CONSOLE_OR_JSON = "console",
 ) -> None:
     """Say what is known and what is available here, with the reason where something is missing."""
     from harness.run import listing
 
     if (impl or newer) and what != "impls":
         raise UsageError(f"{'--impl' if impl else '--newer'}: adds to `list impls` alone; leave it out")
+    as_json = is_json(form)
+    if newer and as_json:
+        raise UsageError("--newer: is text alone; leave out --format json")
     listed = listing.listing(what, tuple(impl or ()))
+    if as_json:
+        from harness.outputs import print_json
+
+        print_json(listed)
+        return
     from rich.console import Console
 
     listing.show(listed, Console(emoji=False))
@@ -418,6 +452,22 @@ def list_(
 
         found = newer_text(installed() | {name: each for item in listed.impls for name, each in item.libraries.items()})
         sys.stdout.write(f"\n{found or 'nothing newer is known to PyPI, or it cannot be asked'}\n")
+
+
+@app.command()
+def serve(
+    root: Annotated[
+        Path, typer.Option(help="folder of the files that tools may read, and of runs/", file_okay=False, exists=True)
+    ] = Path(),
+) -> None:
+    """Serve tools for agents by the Model Context Protocol, over standard input and output."""
+    try:
+        from harness import mcp_server
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("mcp", "anyio"):
+            raise
+        raise UnavailableError("serve needs the package mcp: pip install 'normbwd[serve]'") from error
+    mcp_server.serve(root)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -178,7 +178,7 @@ def no_worker(monkeypatch):
         ("bench --impls quak", "no implementation is called 'quak' (did you mean quack?)"),
         ("bench --baseline ligr", "no implementation is called 'ligr' (did you mean liger?)"),
         ("bench --resume", "--resume: run/results.jsonl does not exist; start without --resume"),
-        ("bench --frobnicate", "No such option: --frobnicate; try `normbwd bench --help`"),
+        ("bench --blurb", "No such option: --blurb; try `normbwd bench --help`"),
         ("frobnicate", "No such command 'frobnicate'; try `normbwd --help`"),
         ("bench extra", "Got unexpected extra argument(s) (extra); try `normbwd bench --help`"),
         ("list things", "list things: not one of impls, suites, variants, contexts, devices"),
@@ -940,7 +940,7 @@ def test_the_help_names_every_format(capsys, monkeypatch):
     ],
 )
 def test_a_check_of_documents_says_what_writes_them(monkeypatch, capsys, changed, last):
-    monkeypatch.setattr(written, "write_all", lambda check: changed)
+    monkeypatch.setattr(written, "write_all", lambda check, more: changed)
     assert (typed("documents --check") or 0) == bool(changed)
     assert capsys.readouterr().out.splitlines() == changed + last
     assert typed("documents") in (0, None)

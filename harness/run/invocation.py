@@ -43,6 +43,7 @@ class Invocation(BaseModel, frozen=True, extra="forbid"):
     kinds: str | None = Field(default=None, description="kinds of GPU in a fleet, such as h200,b200 (default: all)")
     gpus: int | None = Field(default=None, description="most GPUs of a kind in a fleet (default: all)")
     mixed: bool = Field(default=False, description="let versions differ between a fleet's hosts, and name them")
+    format: Literal["console", "json"] = Field(default="console", description="of what is printed: console or json")
     dry_run: bool = Field(default=False, description="print the plan and about how long it takes; measure nothing")
 
     minutes: float | None = Field(default=None, description="device time of this call (default: as long as it takes)")

@@ -19,13 +19,13 @@ from harness.run.invocation import Invocation
 
 CASES = ("suite", "shapes", "norm", "variant", "gradients", "dtype", "weight_dtype", "weight", "bias", "zero_centred")
 MACHINE_OPTIONS = ("device", "out", "allow_others", "time_limit_s")
-RUN_OPTIONS = (*CASES, "eps", *MACHINE_OPTIONS, "impls", "impl_files", "seed", "resume", "compile_ahead")
+RUN_OPTIONS = (*CASES, "eps", *MACHINE_OPTIONS, "format", "impls", "impl_files", "seed", "resume", "compile_ahead")
 TIMED = ("tuned_files", "baseline", "flush", "context", "holder", "quick", "processes", "twice", "cross_check")
 BENCH = (*RUN_OPTIONS, "draw", *TIMED)  # without those of a fleet
 # The help has these first, in this order, and the others in a panel for experts.
 COMMON = (
-    *("base", "head", "suite", "shapes", "norm", "variant", "dtype", "inputs"),
-    *("device", "impls", "impl_files", "baseline", "quick", "processes", "tuned_files", "out", "resume", "dry_run"),
+    *("base", "head", "suite", "shapes", "norm", "variant", "dtype", "inputs", "device", "impls", "impl_files"),
+    *("baseline", "quick", "processes", "tuned_files", "out", "resume", "format", "dry_run"),
     *("sanitizer", "minutes", "only", "check"),
 )
 FIELDS = Settings.model_fields | Invocation.model_fields

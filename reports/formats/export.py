@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from harness.analysis.comparison import Comparison
 from harness.analysis.step import every_context
+from harness.cases import NormCase
 from harness.cases.traffic import moved_bytes
 from harness.records.contexts import COLD
 from harness.records.reason_texts import sentence
@@ -64,7 +65,8 @@ def _finite(value: Any) -> Any:
         return _finite(value.model_dump())
     if is_dataclass(value):
         names = (field.name for field in fields(value) if field.name != "joined")  # the raw samples
-        return {name: _finite(getattr(value, name)) for name in names}
+        key = {"key": value.key} if isinstance(value, NormCase) else {}
+        return key | {name: _finite(getattr(value, name)) for name in names}
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):

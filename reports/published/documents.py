@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -41,13 +41,15 @@ def documents(checkout: Path = CHECKOUT) -> dict[str, Callable[[], str]]:
     return texts
 
 
-def write_all(check: bool = False, checkout: Path = CHECKOUT) -> list[str]:
-    """Write every document that differs from what the published files give, and return their paths.
+def write_all(
+    check: bool = False, checkout: Path = CHECKOUT, more: Mapping[str, Callable[[], str]] | None = None
+) -> list[str]:
+    """Write every document, and `more`, that differs from what its function gives, and return their paths.
 
     With `check` nothing is written. Raises UsageError as `documents` does, and where a document cannot be written.
     """
     changed: list[str] = []
-    for name, make_text in documents(checkout).items():
+    for name, make_text in (documents(checkout) | dict(more or {})).items():
         path, text = checkout / name, make_text()
         if path.exists() and path.read_text(encoding="utf-8") == text:
             continue
