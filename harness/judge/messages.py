@@ -95,7 +95,7 @@ class Reveal(JudgeMessage):
     """
 
     runner: Number
-    word: int
+    word: int = 0  # for no gate
     answers: list[list[AnswerPlace]] = Field(default=[], max_length=64)
 
 

@@ -118,7 +118,8 @@ class Reference:
             torch.cuda._sleep(HOLD_CYCLES)  # pyright: ignore[reportPrivateUsage]
         begin.record()
         self._hand_over(request.runner, OUTPUT_GRADIENTS)
-        memory.write(gate, request.word)
+        if request.word:
+            memory.write(gate, request.word)
         if sources:
             memory.wait_for(gate + memory.WORD_BYTES, request.word)
         self._samples = [

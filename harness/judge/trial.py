@@ -353,7 +353,7 @@ class Courtroom:
             return timed
         began = time.perf_counter_ns()
         if self._on_gpu:
-            self._ask_reference(Reveal(runner=seat.number, word=go.word))
+            self._ask_reference(Reveal(runner=seat.number, word=go.word if go.queued else 0))
         if not go.queued:
             child.channel.send(go)
             child.go_on()
