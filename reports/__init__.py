@@ -53,6 +53,7 @@ _UNCOMPARED: dict[str, Callable[[Results], str]] = {
     "engines": studies.engines,
     "aa": studies.aa,
     "processes": studies.processes,
+    "first-call": studies.first_calls,
 }
 DRAWN = ("plots", "all-plots")  # at most eight, or with the kernels of every case
 TEXTS = (*COMPARED, *_UNCOMPARED)

@@ -20,6 +20,7 @@ from harness.analysis.statistics import (
     median_and_spread,
     verdict,
 )
+from harness.cases import NormCase
 from harness.records.file import Results
 from harness.records.schema import RANKED, RowRecord
 from reports import figures
@@ -40,6 +41,10 @@ ABOUT_PROCESSES = (
     "An entry is one implementation on one case, against the baseline: a speedup for each process, with the interval "
     "from inside that process. Processes agree where all their intervals share a point. Widened: by what each "
     "process could not tell apart, its own A/A band."
+)
+ABOUT_FIRST_CALLS = (
+    "Seconds to prepare (with the forward) and to call a backward the first time, over all cases. With empty caches, "
+    "`normbwd bench --compile-ahead 0 --processes 2` has both: the first process compiles, the second finds it on disk."
 )
 ABOUT_ENGINES = (
     "Median us of each engine, and that over ours. The others flush, queue and average in their own ways; none of "
@@ -216,6 +221,26 @@ def _spreads(values: Sequence[Sequence[float]]) -> str:
     """The median and the largest standard deviation of the logs."""
     spreads = [stdev(map(math.log, of_entry)) for of_entry in values]
     return f"median {figures.spread(median(spreads))} %, largest {figures.spread(max(spreads))} %"
+
+
+def first_calls(results: Results) -> str:
+    """How long each implementation prepares and is called first, over all cases, in the first process and later."""
+    seconds: dict[str, dict[bool, dict[tuple[NormCase, int], float]]] = {}
+    for row in (row for row in results.rows if row.prepare_s is not None):
+        of_impl = seconds.setdefault(row.impl, {True: {}, False: {}})
+        of_impl[row.process == 0][row.case, row.process] = row.prepare_s or 0.0
+    ahead = {impl.name for impl in results.run.implementations if impl.compiles_ahead}
+    ahead = ahead if results.end and results.end.stages_s.get("compile ahead") else set[str]()
+    rows: list[list[str]] = []
+    for impl, by_process in seconds.items():
+        first, later = by_process[True], by_process[False]
+        processes = len({process for _, process in later})
+        times = sum(first.values()), max(first.values(), default=0.0), sum(later.values()) / max(1, processes)
+        texts = [f"{time:.1f}" for time in times[: 2 + bool(later)]]
+        first_text, slowest, *warm = ["compiled ahead", figures.NOTHING, *texts[2:]] if impl in ahead else texts
+        rows.append([impl, str(len(first)), first_text, slowest, *(warm or [figures.NOTHING])])
+    heads = [*left("impl"), "cases", "all, first process", "slowest", "all, a later process"]
+    return paragraphs([conditions.heading("First calls", results.run), ABOUT_FIRST_CALLS, table(heads, rows)])
 
 
 def engines(results: Results) -> str:

@@ -13,7 +13,7 @@ from harness.analysis.comparison import compare
 from harness.records import run_records
 from harness.records import schema as schema_module
 from harness.records.reasons import Reason
-from harness.records.run_records import GpuRecord, ImplRecord, ResumedRecord, SideRecord
+from harness.records.run_records import DrawnRecord, GpuRecord, ImplRecord, ResumedRecord, SideRecord
 from harness.records.schema import Check, ContextRecord, HolderRecord, Record, SanitizerRecord, Status, VoidBlocks
 from reports.parts.answers import headline
 from tests.results_factory import (
@@ -68,6 +68,9 @@ def evil_file(file):
     return dataclasses.replace(file, **new), models
 
 
+DRAWN = DrawnRecord(seed=1, chosen=False, impl="quack", version=1, commit="c", committed_at="then")
+
+
 def whole(timed=True):
     """A file with a record of every kind, in which something failed in every way that has a reason."""
     why = Reason("together", parts=[Reason("text", {"text": "off"})])
@@ -97,7 +100,9 @@ def whole(timed=True):
     sides = [SideRecord(word=word, commit="a" * 40) for word in ("base", "head")]
     return dataclasses.replace(
         file,
-        run=file.run.model_copy(update={"implementations": added, "sides": sides, "settings": settings}),
+        run=file.run.model_copy(
+            update={"implementations": added, "sides": sides, "settings": settings, "drawn": DRAWN}
+        ),
         selftests=(selftest(Check(name="check", passed=False, value=2.0, limit=1.0, detail=why)),),
         conditions=(conditions(throttled={"heat": [1]}, holder=HolderRecord(programs=8, threads=640, shared_kib=200)),),
         sanitized=(SanitizerRecord(case=CASE, impl="quack", tool="memcheck", detail=why),),
