@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import importlib.util
+import math
 import os
 import re
 import signal
@@ -14,6 +15,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
+import reports
 from harness.cases import NormCase, make_inputs
 from harness.cases.input_kinds import INPUT_KINDS
 from harness.records import file as results_file
@@ -25,6 +27,7 @@ from harness.worker.discovery import discover
 from harness.worker.interleave import TimingJob
 from tests.fake_device import FakeDevice
 from tests.repositories import commit, git
+from tests.results_factory import CASE, LAYER, results, row, twin
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 NORM = NormCase("rms", 8, 64, dtype="fp32", weight_dtype="fp32", device="cpu")
@@ -411,3 +414,33 @@ def test_two_processes_reduce(monkeypatch):
         reduction._process.join()
     finally:
         reduction.close()
+
+
+@pytest.mark.parametrize("planted", range(16))
+def test_the_first_slow_of_16_commits_is_found_in_5_comparisons(planted):
+    example, measured = load("find_slowdown"), []
+
+    def measure(commit):
+        measured.append(commit)
+        slow = int(commit) >= planted
+        noise = 0.004 * (-1) ** int(commit)
+        return {"a": example.Side(noise - 0.03 * slow, slow), "b": example.Side(-noise, False)}
+
+    assert example.first_slow([str(number) for number in range(16)], measure) == str(planted)
+    assert len(measured) <= 5
+
+
+def test_commits_without_a_slowdown_take_one_comparison():
+    example = load("find_slowdown")
+    assert example.first_slow(["1", "2", "3"], lambda _: {"a": example.Side(-0.2, False)}) is None
+
+
+def test_a_comparison_is_read_from_the_report(monkeypatch):
+    example = load("find_slowdown")
+    rows = [row("m@base", 50.0), row("m@head", 52.0), row("m@base", 50.0, LAYER), row("m@head", None, LAYER, "wrong")]
+    again = [twin("m@base", 50.0), twin("m@base", 50.0, LAYER)]
+    text = reports.render(results(*rows, *again, names=("m@base", "m@head"), baseline="m@base"), "json")
+    monkeypatch.setattr(example, "_normbwd", lambda *_: SimpleNamespace(returncode=0, stdout=text))
+    found = example.compared("good", "bad", [])
+    assert {case: side.lost for case, side in found.items()} == {CASE.key: True, LAYER.key: True}
+    assert math.exp(found[CASE.key].log) == pytest.approx(50 / 52, rel=0.01)

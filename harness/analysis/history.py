@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from statistics import median
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +21,7 @@ from harness.analysis.case_comparison import Entry
 from harness.analysis.comparison import Comparison
 from harness.analysis.statistics import benjamini_hochberg
 from harness.cases import NormCase
+from harness.records.run_records import RunRecord
 
 ALPHA = 0.05  # of the adjusted p-value of a change
 SMALLEST = 0.01  # a change of less is none: fresh runs of the same code differ by up to that
@@ -85,9 +85,10 @@ def change_points(stretches: Sequence[Sequence[float]]) -> list[list[int]]:
     while parts:
         tried, parts = parts, []
         arcs = [_arc(stretches[number][begin:end]) for number, begin, end in tried]
-        for (number, begin, end), arc, p in zip(tried, arcs, benjamini_hochberg([arc.p for arc in arcs]), strict=True):
+        adjusted = benjamini_hochberg([p for _, _, p in arcs])
+        for (number, begin, end), (first, last, _), p in zip(tried, arcs, adjusted, strict=True):
             if p <= ALPHA:
-                edges = sorted({begin, begin + arc.begin, begin + arc.end, end})
+                edges = sorted({begin, begin + first, begin + last, end})
                 found[number].update(edges[1:-1])
                 parts += [(number, *edge) for edge in pairwise(edges)]
     return [_large(values, sorted(places)) for values, places in zip(stretches, found, strict=True)]
@@ -109,25 +110,22 @@ def _large(values: Sequence[float], places: list[int]) -> list[int]:
     return places
 
 
-class _Arc(NamedTuple):
-    """The runs of a stretch that differ most from its others, and the p-value of there being one level."""
-
-    begin: int = 0
-    end: int = 0
-    p: float = 1.0
-
-
-def _arc(values: Sequence[float]) -> _Arc:
+def _arc(values: Sequence[float]) -> tuple[int, int, float]:
+    """The begin and end of the runs that differ most from the others, and the p-value of there being one level."""
     if len(values) < 2 * SHORTEST:
-        return _Arc()
+        return 0, 0, 1.0
     logs = np.log(values)
     off = logs - np.median(logs)
     most = CLIP * np.median(np.abs(off))
     clipped = np.clip(off, -most, most)
-    contrasts, arcs = _contrasts(clipped[None, :])
-    by_chance, _ = _contrasts(clipped[_orders(len(values))])
-    as_large = np.count_nonzero(by_chance >= contrasts[0] * (1 - 1e-9))
-    return _Arc(*arcs, (1 + as_large) / (1 + ORDERS))
+    contrasts, (begin, end) = _contrasts(clipped[None, :])
+    p = 1.0
+    for orders in (ORDERS // 10, ORDERS):
+        by_chance, _ = _contrasts(clipped[_orders(len(values))[:orders]])
+        p = (1 + np.count_nonzero(by_chance >= contrasts[0] * (1 - 1e-9))) / (1 + orders)
+        if p > 2 * ALPHA:  # adjusted it is no smaller
+            break
+    return begin, end, p
 
 
 @cache
@@ -158,45 +156,39 @@ def _contrasts(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], tuple[
 
 def _history(comparisons: Sequence[Comparison]) -> History:
     runs = tuple(sorted(comparisons, key=lambda comparison: comparison.run.started_at))
-    differing = [_differing(_environment(one), _environment(other)) for one, other in pairwise(runs)]
-    history = History(runs, {run: names for run, names in enumerate(differing, 1) if names}, _all_series(runs))
-    stretches = [(series, places) for series in history.series for places in history.stretches(series)]
-    values = [[series.values[place] or 0.0 for place in places] for series, places in stretches]
-    changes: dict[tuple[NormCase, str], list[Change]] = {}
-    for (series, places), of_stretch, points in zip(stretches, values, change_points(values), strict=True):
-        sizes = zip(points, steps(of_stretch, points), strict=True)
-        changes.setdefault((series.case, series.impl), []).extend(Change(places[at], size) for at, size in sizes)
-    series = (replace(each, changes=tuple(changes.get((each.case, each.impl), ()))) for each in history.series)
+    environments = [_environment(comparison.run) for comparison in runs]
+    breaks: dict[int, dict[str, tuple[str, str]]] = {}
+    for run, (was, now) in enumerate(pairwise(environments), 1):
+        pairs = {name: (was.get(name, "none"), now.get(name, "none")) for name in (*was, *now)}
+        if changed := {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}:
+            breaks[run] = changed
+    history = History(runs, breaks, _all_series(runs))
+    stretches = [(number, places) for number, each in enumerate(history.series) for places in history.stretches(each)]
+    values = [[history.series[number].values[place] or 0.0 for place in places] for number, places in stretches]
+    changes: list[list[Change]] = [[] for _ in history.series]
+    for (number, places), of_stretch, points in zip(stretches, values, change_points(values), strict=True):
+        changes[number] += [Change(places[at], by) for at, by in zip(points, steps(of_stretch, points), strict=True)]
+    series = (replace(each, changes=tuple(found)) for each, found in zip(history.series, changes, strict=True))
     return replace(history, series=tuple(series))
 
 
 def _all_series(runs: Sequence[Comparison]) -> tuple[Series, ...]:
+    """The series that at least two runs have, and one ranks."""
     cases = [{case.case: case for case in run.cases} for run in runs]
     names = dict.fromkeys((case.case, entry.impl) for run in runs for case in run.cases for entry in case.entries)
     made: list[Series] = []
     for case, impl in names:
-        of_case = [of_run.get(case) for of_run in cases]
-        entries = tuple(each.entry(impl) if each else None for each in of_case)
+        entries = tuple(of_run[case].entry(impl) if case in of_run else None for of_run in cases)
         ranked = [entry if entry and entry.standing == "ranked" else None for entry in entries]
         over_add = all(entry is None or entry.percent_of_add for entry in ranked)
         values = (entry and (100 / (entry.percent_of_add or 1.0) if over_add else entry.median_us) for entry in ranked)
-        made.append(Series(case, impl, entries, tuple(value or None for value in values)))
-    return tuple(each for each in made if each.ranked)
+        made.append(Series(case, impl, entries, tuple(values)))
+    return tuple(each for each in made if each.ranked and sum(entry is not None for entry in each.entries) > 1)
 
 
-def _environment(comparison: Comparison) -> dict[str, str]:
+def _environment(run: RunRecord) -> dict[str, str]:
     """What decides whether two runs of a device may be one series: not what implementations bring along themselves."""
-    run = comparison.run
     own = {name for impl in run.implementations for name in impl.libraries}
     shared = {name: version for name, version in run.libraries.items() if name not in own}
-    settings = {
-        "engine": str(run.engine_version),
-        "flush": run.settings.flush,
-        "driver": run.device.driver or "unknown",
-    }
-    return settings | shared
-
-
-def _differing(one: dict[str, str], other: dict[str, str]) -> dict[str, tuple[str, str]]:
-    pairs = {name: (one.get(name, "none"), other.get(name, "none")) for name in (*one, *other)}
-    return {name: (was, now) for name, (was, now) in pairs.items() if was != now}
+    driver = run.device.driver or "unknown"
+    return {"engine": str(run.engine_version), "flush": run.settings.flush, "driver": driver, **shared}

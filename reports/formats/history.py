@@ -80,24 +80,29 @@ def common(comparisons: Sequence[Comparison]) -> list[NormCase]:
 
 def headline(history: History) -> str:
     """How many series of a device there are, and how many of them changed."""
-    changed = [series for series in history.series if series.changes]
-    cases = len({series.case for series in history.series})
-    what = f"{len(history.runs)} runs, {cases} cases, {len(history.series)} series"
-    return f"{what}: {f'{len(changed)} changed' if changed else 'none changed'}."
+    changed = sum(bool(series.changes) for series in history.series)
+    on = f"{history.runs[0].run.device.name}, {len(history.runs)} runs"
+    return (
+        f"{on}: {changed} of {len(history.series)} series changed." if history.series else f"{on}: nothing to compare."
+    )
 
 
 def changes_table(history: History) -> Table:
     """A row for every case and implementation: those that changed come first, the largest change on top."""
+
+    def largest(series: Series) -> float:
+        return max((abs(change.relative) for change in series.changes), default=0.0)
+
     rows = [
         (
             series.case.key,
             series.impl,
             _changes(history, series) or figures.NOTHING,
             str(len(series.ranked)),
-            *(_microseconds(series, place) for place in (0, -1)),
+            *(figures.microseconds(entry.median_us) for at in (0, -1) if (entry := series.entries[series.ranked[at]])),
             _failures(series),
         )
-        for series in sorted(history.series, key=_largest_change, reverse=True)
+        for series in sorted(history.series, key=largest, reverse=True)
     ]
     heads = [*left("case", "impl", "changed"), "runs", "first us", "last us", *left("failed")]
     return make_table(heads, rows)
@@ -124,28 +129,18 @@ def revision(comparison: Comparison) -> str:
 
 
 def _histories(of_devices: Sequence[History]) -> str:
-    parts = ["# History"]
+    parts = ["# History", ABOUT_CHANGES]
     for history in of_devices:
-        parts += [f"## {escape(history.runs[0].run.device.name)}", headline(history), ABOUT_CHANGES]
-        parts += [write_table(changes_table(history)), write_table(runs_table(history))]
+        tables = changes_table(history), runs_table(history)
+        parts += [f"## {escape(headline(history))}", *map(write_table, tables)]
     return paragraphs(parts)
 
 
 def _changes(history: History, series: Series) -> str:
-    named = [
+    return " and ".join(
         f"{figures.signed_percent(change.relative)} at run {change.run + 1} ({revision(history.runs[change.run])})"
         for change in series.changes
-    ]
-    return " and ".join(named)
-
-
-def _largest_change(series: Series) -> float:
-    return max((abs(change.relative) for change in series.changes), default=0.0)
-
-
-def _microseconds(series: Series, place: int) -> str:
-    entry = series.entries[series.ranked[place]]
-    return figures.microseconds(entry.median_us if entry else None)
+    )
 
 
 def _failures(series: Series) -> Cell:

@@ -63,17 +63,17 @@ def test_a_case_that_only_one_run_has_is_left_out():
 
 def test_many_runs_are_a_history():
     text = render(history(runs=16, step=1.05))
-    assert "16 runs, 1 cases, 3 series: 1 changed." in text
+    assert "NVIDIA H200, 16 runs: 1 of 3 series changed." in text
     (line,) = [line for line in text.splitlines() if "| quack " in line]
     assert re.search(r"\+[45]\.\d % at run 9 \(000000000\) .* 15 .* wrong in run 12", line)
     apart = render(history(runs=16, step=1.05, changed={"engine_version": 2}))
-    assert "none changed" in apart
+    assert "0 of 3 series changed" in apart
     assert "engine 0 -> 2" in apart
 
 
 def test_the_page_of_several_runs_is_small_and_has_their_plot(tmp_path):
     page = reports.render(history(runs=16, step=1.05), "html")
-    assert "1 changed" in page
+    assert "1 of 3 series changed" in page
     assert len(page) < 300_000
     reports.write(history(runs=16, step=1.05), "plots", tmp_path)
     assert re.search(r">\+[45]\.\d %<", (tmp_path / "history-rms.svg").read_text(encoding="utf-8"))
