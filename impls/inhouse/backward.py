@@ -159,9 +159,10 @@ def choose_for(
     problem, gpu = problem_for(dy, x, weight, has_bias, layer=layer, extras=extras), gpu_of(x.device, margin)
     path = os.environ.get(LAUNCHES)
     if path and not margin:
-        from .tuned import launch_for  # needs pydantic, which a model without such a file does not
+        from .tuned import find  # needs pydantic, which a model without such a file does not
 
-        return launch_for(path, name_of(x.device), problem, gpu) or choose(problem, gpu)
+        if tuned := find(path, name_of(x.device), problem, gpu):
+            return tuned.launch
     return choose(problem, gpu)
 
 

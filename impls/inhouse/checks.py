@@ -1,9 +1,8 @@
 """NORMBWD_CHECKS, read as Python starts: what ends in an error instead of a hang, or of a wrong gradient.
 
-A number above 1 is that of polls after which a program that waits traps; without it waits without end. With 1 these
-are about ten seconds, the program says what it waited for, and two launches that wait by the same words at once end in
-an assertion: each launch then stands between two kernels on its stream, or in its graph, of which the first marks the
-words as taken, the second as free. Nothing is kept from call to call, so that every launch is looked at.
+A number above 1 is that of polls after which a program that waits traps. With 1 these are about ten seconds, the
+program says what it waited for, and so do two launches that wait by the same words at once: each stands between two
+kernels on its stream, or in its graph, which mark the words as taken and as free. No launch is kept.
 """
 
 # Triton compiles this file: kernel arguments have no Python type.

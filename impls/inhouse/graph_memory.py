@@ -55,13 +55,8 @@ def outside_of_pools(make: Callable[[], torch.Tensor]) -> torch.Tensor:
 
     What this thread allocates may go to the pool of a graph (torch.compile's, as it warms up), where nothing may stay.
     """
-
-    def beside() -> torch.Tensor:
-        with beside_captures():
-            return make()
-
     with ThreadPoolExecutor(1) as thread:
-        return thread.submit(beside).result()
+        return thread.submit(beside_captures()(make)).result()
 
 
 def prepare(device: torch.device, size: int) -> None:

@@ -83,12 +83,6 @@ def find(path: str, device: str, problem: Problem, gpu: GpuLimits) -> TunedLaunc
     return TunedLaunch(launch, Path(path).name, rows)
 
 
-def launch_for(path: str, device: str, problem: Problem, gpu: GpuLimits) -> Launch | None:
-    """The tuned launch for this problem, or None; raises ValueError as `find` does."""
-    tuned = find(path, device, problem, gpu)
-    return tuned.launch if tuned else None
-
-
 def _nearest(file: TunedFile, problem: Problem) -> TunedCase | None:
     """The case of this problem, or else of the nearest number of rows, the smaller of two; None if none is near."""
     alike = [

@@ -46,7 +46,7 @@ def cuda(monkeypatch):
     )
     monkeypatch.setattr(graph_memory, "torch", stand_in)
     monkeypatch.setattr(graph_memory, "driver", lambda: (None, None))
-    monkeypatch.setattr(graph_memory, "beside_captures", contextlib.nullcontext)
+    monkeypatch.setattr(graph_memory, "beside_captures", lambda: lambda make: make)
     monkeypatch.setattr(graph_memory, "capture_of", lambda stream: fake.capture)
     monkeypatch.setattr(graph_memory, "post_when_gone", lambda graph, posted: fake.reused.append(posted) or graph)
     monkeypatch.setattr(graph_memory, "is_posted", lambda semaphore: semaphore in fake.gone)

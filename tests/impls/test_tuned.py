@@ -13,7 +13,7 @@ from impls.inhouse.backward import choose_for
 from impls.inhouse.problem import LAUNCHES, GpuLimits, problem_of
 from impls.inhouse.regimes.choice import choose
 from impls.inhouse.regimes.one_pass import OnePass
-from impls.inhouse.tuned import find, from_fields, launch_for
+from impls.inhouse.tuned import find, from_fields
 from tests.impls.inhouse_cases import runs_of
 from tests.impls.problems import H200
 
@@ -21,6 +21,10 @@ TINY = GpuLimits()
 CASE = NormCase("rms", 64, 256, device="cpu")
 PROBLEM = problem_of(CASE)
 LAUNCH = OnePass(rows=4, chunks=4, cols=64, warps=2, programs=2, fold=False, stages=1)
+
+
+def launch_for(*asked):
+    return (tuned := find(*asked)) and tuned.launch
 
 
 def tuned(case=CASE, launch=LAUNCH, **more):

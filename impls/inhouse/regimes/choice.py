@@ -21,16 +21,11 @@ def choose(problem: Problem, gpu: GpuLimits) -> Launch:
     return _first(REGIMES, problem, gpu)
 
 
-def choose_for_many_rows(problem: Problem, gpu: GpuLimits) -> Launch:
-    """Choose the launch as if the rows were not few."""
-    return _first(REGIMES[1:], problem, gpu)
-
-
 def neighbours(problem: Problem, gpu: GpuLimits, current: Launch) -> tuple[Launch, ...]:
     """The launches to measure, `current` first, each once; all others keep to the limits of kernels and device."""
     tried: list[Launch] = [*current.neighbours(problem, gpu)]
     if isinstance(current, FewRows):
-        tried.insert(0, choose_for_many_rows(problem, gpu))
+        tried.insert(0, _first(REGIMES[1:], problem, gpu))  # as if rows were not few
     elif FewRows.may_pay(problem, gpu):
         tried.append(FewRows.choose(problem, gpu))
     return tuple(dict.fromkeys([current, *(launch for launch in tried if launch.violation(problem, gpu) is None)]))
