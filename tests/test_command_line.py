@@ -9,6 +9,7 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -227,6 +228,23 @@ def test_what_is_mistyped_is_refused_before_a_library_is_imported_or_a_worker_st
     lines = printed.stderr.splitlines()
     assert len(lines) == len(refused)
     assert all(line.startswith("error: ") for line in lines)
+
+
+DESCRIBED = """
+import sys
+from harness.worker import serve
+from harness.worker.messages import Start
+start = Start(device="cpu", measures=False)
+hello = serve._hello(serve.find_implementations(start), start, True, lambda file: None)
+assert len(hello.implementations) > 20
+print("torch" in sys.modules)
+"""
+
+
+@pytest.mark.skipif(any(map(find_spec, ("cutlass", "cudnn"))), reason="an adapter asks this library, which takes torch")
+def test_what_is_here_is_told_without_torch():
+    printed = subprocess.run([sys.executable, "-c", DESCRIBED], capture_output=True, text=True, check=True)
+    assert printed.stdout == "False\n"
 
 
 def test_help_is_no_error(capsys):

@@ -15,14 +15,15 @@ ALL_REDUCE = "all-reduce"  # beside a real all-reduce on two GPUs; measured by e
 BESIDE = "beside:"  # with the number of programs of a kernel on another stream, each holding a multiprocessor
 STEP = (COLD, GRAPH, f"{BESIDE}8", f"{BESIDE}32", HOT_DY, HOST)
 EVERY = "step"
-WHAT = f"{COLD}, {GRAPH}, {BESIDE}N, {HOT_DY}, {HOST}, {FWD_BWD}, or {EVERY} for {','.join(STEP)}"
 MEANINGS = {
     COLD: "alone, with a cold cache: always timed",
     GRAPH: "captured once as a CUDA graph, and replayed",
     f"{BESIDE}N": "beside a kernel on another stream that holds N multiprocessors",
     HOT_DY: "dy written by another kernel just before",
     HOST: "the time on the host to enqueue one call",
+    FWD_BWD: "the forward and then the backward in one sample, as a library's autograd function runs them",
 }
+WHAT = f"{', '.join(MEANINGS)}, or {EVERY} for {','.join(STEP)}"
 
 HOLDER = "640x200"  # what each program beside holds, by default: threads x KiB of shared memory, as an all-reduce's
 WAITS = "waits for other kernels"  # what a report says of a backward that cannot start beside another kernel

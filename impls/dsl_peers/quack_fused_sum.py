@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 from harness.cases import ITEM_BYTES, Grads, Inputs, NormCase, contiguous_rows
@@ -23,13 +22,13 @@ WIDEST = 8192  # columns that it sums itself: beyond, a cluster shares a row, an
 
 
 def missing() -> str | None:
-    if find_spec("cutlass") is None:
-        return cute_dsl_failure()  # without the seconds that torch takes
+    if failure := cute_dsl_failure():
+        return failure  # without the seconds that torch takes
     try:
         sums_itself = hasattr(import_module(MODULE), BACKWARD)
     except ImportError:
         sums_itself = False
-    return cute_dsl_failure() if sums_itself else f"this torch has no quack that sums by itself; {install}"
+    return None if sums_itself else f"this torch has no quack that sums by itself; {install}"
 
 
 def unsupported(case: NormCase) -> str | None:

@@ -106,7 +106,7 @@ def test_a_cute_dsl_without_a_compiler_for_this_cuda_is_missing_with_the_reason(
 
 def test_a_torch_whose_quack_does_not_sum_by_itself_is_missing(place):
     assert "not installed: cutlass" in why_missing("quack-fused-sum")
-    place.package("cutlass")
+    place.package("cutlass.cute")
     assert "878c34fc" in why_missing("quack-fused-sum")
 
 
