@@ -97,8 +97,8 @@ def _table(rows: Sequence[Row], room: int, names: Sequence[str], headings: Mappi
     if len(rows) > fitting:
         fitting -= 2  # an empty line and the line that says so
         rows = sorted(rows, key=_weight)
-        speed = columns.COLUMNS["change" if "change" in names else "verdict"]
-        counts = Counter(speed.cell(row).text.replace(figures.NOTHING, "no verdict") for row in rows[fitting:])
+        verdict = columns.COLUMNS[next(name for name in ("change", "verdict", "status") if name in names)]
+        counts = Counter(verdict.cell(row).text.replace(figures.NOTHING, "no verdict") for row in rows[fitting:])
         words = ", ".join(f"{number} {word}" for word, number in counts.items())
         cut = ["", f"… {len(rows) - fitting} more in report: {words}"]
     return [*write_table(columns.table_of(names, rows[:fitting], headings)).splitlines(), *cut]
