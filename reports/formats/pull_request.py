@@ -48,7 +48,8 @@ def render(comparison: Comparison, impl: str | None = None, verdicts: Sequence[V
 
 def _head_and_base(comparison: Comparison, name: str, verdicts: Sequence[Verdict]) -> str:
     """The text of a `compare` run: right or wrong, faster or slower, all failures, the cases, folded the conditions."""
-    texts = (f"**{head.summary(comparison, name)}**", head.gate(verdicts), head.commits(comparison))
+    made_of = f"{answers.revisions(comparison).removesuffix('.')}, on {comparison.run.device.name}."
+    texts = (f"**{head.summary(comparison, name)}**", head.gate(verdicts), made_of)
     lines = [*head.failures(comparison, name), *(f"**{each}**" for each in head.warnings(comparison, bool(verdicts)))]
     top = [line for text in texts if text for line in (escape(figures.one_line(text, len(text))), "")]
     top += [*(f"- {escape(figures.one_line(line, len(line)))}" for line in lines), *([""] if lines else [])]

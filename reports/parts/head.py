@@ -50,12 +50,6 @@ def summary(comparison: Comparison, head: str) -> str:
     return f"{head.rpartition('@')[0]}: {', '.join(parts)}{by}."
 
 
-def commits(comparison: Comparison) -> str:
-    """Both commits, and the device that measured them."""
-    sides = ", ".join(f"{side.word} is commit {side.commit[:12]}" for side in comparison.run.sides)
-    return f"{sides[:1].upper()}{sides[1:]}, on {comparison.run.device.name}."
-
-
 def failures(comparison: Comparison, head: str) -> list[str]:
     """All failures with all of their cases, those of head first, in at most MOST_FAILURES lines."""
     lines = sorted(reasons.failure_lines(comparison, WHOLE), key=lambda line: not line.startswith(f"{head}: "))
