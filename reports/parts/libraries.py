@@ -49,7 +49,7 @@ def how_chosen(comparison: Comparison) -> str:
     """How the best variants were chosen and what their search took; or that variants were not measured."""
     lacking = libraries.unmeasured(comparison)
     if lacking is None:
-        return "Variants not measured: this file does not say which there are, so none is called fastest."
+        return "Variants not measured, so none is called fastest."
     several = comparison.run.settings.processes > 1
     how = "by the other processes than the one that counts" if several else "in the process that measured it"
     chosen = dict.fromkeys(name for each in libraries.standings(comparison) for name in each.chosen)
@@ -66,11 +66,11 @@ def _took(comparison: Comparison, impl: str) -> str:
 
 
 def versions(comparison: Comparison, shown: Table | None = None) -> str:
-    """The versions of all libraries of the run, or beside torch's of those in a table."""
+    """The versions of all libraries of the run, or beside torch's that of each row of a table."""
     known = comparison.run.libraries
     if shown:
         rows = {row[0].text.partition(" ")[0] for row in shown.rows}
-        own = {name for impl in comparison.run.implementations if impl.name in rows for name in impl.libraries}
+        own = {next(iter(impl.libraries), "") for impl in comparison.run.implementations if impl.name in rows}
         known = {name: known[name] for name in known if name in own | {"torch", "triton", "libcudnn"}}
     return f"Versions: {without_hashes(libraries_text(known))}."
 
