@@ -81,7 +81,10 @@ if __name__ == "__main__":
     good, _, bad = sys.argv[1].partition("..")
     top = Path(sys.argv[sys.argv.index("--impl") + 1]).parent if "--impl" in sys.argv else Path.cwd()
     log = ["git", "-C", str(top), "log", "--first-parent", "--reverse", "--format=%H", f"{good}..{bad or 'HEAD'}"]
-    commits = subprocess.run(log, capture_output=True, text=True, check=True).stdout.split()
+    listed = subprocess.run(log, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        sys.exit(listed.stderr)
+    commits = listed.stdout.split()
     found = first_slow(commits, lambda commit: compared(good, commit, sys.argv[2:])) if commits else None
     print(f"the first slow commit is {found}" if found else f"{bad or 'HEAD'} is not slower than {good}")
     sys.exit(found is None)
