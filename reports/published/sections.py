@@ -27,8 +27,7 @@ from reports.table import left
 
 PLACES = ("ahead", "tied", "behind", "no verdict")
 ABOUT_TALLIES = (
-    "Each case in each context once; a lead within {band}, what two runs differ by, is tied. It holds on the GPUs that "
-    "were measured."
+    "Each case in each context once; a lead within {band}, what two runs differ by, is tied. On the GPUs measured."
 )
 MOST_ROWS = 5  # of the README's table; the page of the run has all
 
