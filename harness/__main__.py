@@ -194,9 +194,9 @@ def report(
         str | None,
         typer.Option(
             "--format",
-            help="console, markdown, verification, history, dtypes, grid, pr, html, csv, json, kernels, plots, "
+            help="console, markdown, verification, history, dtypes, leads, grid, pr, html, csv, json, kernels, plots, "
             "all-plots, a dashboard's: github-action-benchmark, pytorch-hud, or a study of the engine: selftest, "
-            "engines, aa, processes (default: console, of several files history)",
+            "engines, aa, processes, gpus, first-call (default: console, of several files history)",
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="write to this file instead of printing; for plots a folder")] = None,

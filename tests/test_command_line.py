@@ -164,7 +164,7 @@ def no_worker(monkeypatch):
         ("bench --flush wet", "--flush wet: not one of clean, dirty, none"),
         (
             "bench --context graph,warm",
-            "--context 'warm': not one of cold, graph, beside:N, hot-dy, host, or step for "
+            "--context 'warm': not one of cold, graph, beside:N, hot-dy, host, fwd+bwd, or step for "
             "cold,graph,beside:8,beside:32,hot-dy,host",
         ),
         (
@@ -932,10 +932,8 @@ def test_plots_are_written_into_a_folder_and_need_one(measured, folder, capsys, 
 
 def test_most_formats_take_one_file(measured, folder, capsys, no_worker):
     assert typed("report results.jsonl results.jsonl --format csv") == 2
-    assert (
-        capsys.readouterr().err
-        == "error: --format csv takes one file, not 2; dtypes, history, html, plots, verification take several\n"
-    )
+    several = "dtypes, gpus, history, html, leads, plots, verification take several"
+    assert capsys.readouterr().err == f"error: --format csv takes one file, not 2; {several}\n"
     assert typed("report results.jsonl --format pdf") == 2
     assert capsys.readouterr().err.startswith("error: no report format 'pdf'; --format can be: console, ")
     assert typed("report results.jsonl results.jsonl") in (0, None)

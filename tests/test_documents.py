@@ -183,7 +183,7 @@ def test_reports_page_has_every_format_and_commands_on_published_files():
         assert all((ROOT / path).is_file() for path in files), command
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/method.md", "docs/glossary.md"])
+@pytest.mark.parametrize("page", ["docs/method.md", "docs/glossary.md"])
 def test_least_band_of_one_process_is_that_of_reports(page):
     text = " ".join((ROOT / page).read_text("utf-8").split())
     assert f"at least {figures.band(PROCESS_BAND).removeprefix('±')} in" in text

@@ -97,7 +97,7 @@ def claim(by_gpu: Mapping[str, Values]) -> tuple[Ratio, SpeedVerdict]:
 
 
 @dataclass(frozen=True)
-class Place:
+class CasePlace:
     """How one library's kernels do in a case: ahead of all others, tied with some, behind, or without a verdict.
 
     `lead` is the fastest of them over the fastest of the others, None where either does not rank.
@@ -107,15 +107,15 @@ class Place:
     lead: float | None
 
 
-def place(case: CaseComparison, own: Callable[[str], bool], floor: float = RUN_BAND) -> Place:
+def place(case: CaseComparison, own: Callable[[str], bool], floor: float = RUN_BAND) -> CasePlace:
     """The place of the implementations that are `own`, where a lead within a floor or the A/A band is a tie."""
     if case.lead is None:
-        return Place("no verdict", None)
+        return CasePlace("no verdict", None)
     first, ratios = case.lead.impl, case.lead.ratios
     leaders = [own(impl) for impl in (first, *case.lead.tied(max(floor, case.lead.band or 0.0)))]
     best = next((ratio for impl, ratio in ratios.items() if own(impl) != own(first)), None)
     lead = None if best is None else best.value if own(first) else 1 / best.value
-    return Place("ahead" if all(leaders) else "tied" if any(leaders) else "behind", lead)
+    return CasePlace("ahead" if all(leaders) else "tied" if any(leaders) else "behind", lead)
 
 
 def largest_usual(differences: Sequence[float]) -> float:

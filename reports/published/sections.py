@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from harness.analysis.comparison import Comparison
 from harness.analysis.held_out import why_not_held_out
-from harness.analysis.machines import RUN_BAND, Place, place
+from harness.analysis.machines import RUN_BAND, CasePlace, place
 from harness.analysis.outcomes import join_outcomes, tally, tried
 from harness.analysis.statistics import geomean
 from harness.analysis.step import every_context
@@ -73,7 +73,7 @@ def tallies(sources: Sequence[Source], _plan: Plan) -> str:
 
     A cell is a case in a context. One that several runs have is counted once, of the most important run.
     """
-    lines: dict[tuple[str, ...], dict[tuple[NormCase, str], Place]] = {}
+    lines: dict[tuple[str, ...], dict[tuple[NormCase, str], CasePlace]] = {}
     for source in (source for source in sources if source.is_ranking):
         for comparison in every_context(source.comparison):
             context = context_text(comparison.context, comparison.run.settings)
@@ -95,7 +95,7 @@ def _drawn(source: Source) -> list[str]:
     return [f"{run.settings.draw} {'drawn, not held out' if why_not else 'held out'}"]
 
 
-def _tally(places: Sequence[Place]) -> list[str]:
+def _tally(places: Sequence[CasePlace]) -> list[str]:
     """How many cells have each place, and the geometric mean of the leads with the smallest and the largest."""
     counts = Counter(place.said for place in places)
     leads = [place.lead for place in places if place.lead is not None]
