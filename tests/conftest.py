@@ -1,4 +1,7 @@
-"""Triton reads this when it is imported: its kernels run in the interpreter here, but where tests ask for a GPU."""
+"""What libraries read when they are imported: but where tests ask for a GPU, Triton interprets, torch has one thread.
+
+Threads that wait for each other on small tensors take the cores from the tests beside them.
+"""
 
 import os
 
@@ -8,6 +11,7 @@ import pytest
 def pytest_configure(config):
     if config.getoption("markexpr") != "gpu":
         os.environ["TRITON_INTERPRET"] = "1"
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @pytest.fixture(autouse=True)
