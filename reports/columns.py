@@ -137,6 +137,8 @@ def _time_or_why(entry: Entry | None) -> Cell:
     if entry.standing == "unranked":
         return Cell(f"{time} (not ranked)", entry.median_us)
     if entry.standing != "ranked":
+        if entry.wrong_us:
+            return Cell(f"{figures.microseconds(entry.wrong_us)} (wrong)")
         return Cell("untimed" if entry.standing == "verified" else entry.status)
     return Cell(f"{time} ({MARKS[entry.other_bits]})" if entry.other_bits else time, entry.median_us)
 
@@ -144,6 +146,8 @@ def _time_or_why(entry: Entry | None) -> Cell:
 def _time(row: Row) -> Cell:
     if row.entry and row.entry.standing == "verified" and row.comparison.timed:
         return Cell("verified")
+    if row.entry and row.entry.wrong_us:
+        return Cell(f"{figures.microseconds(row.entry.wrong_us)} (wrong)")
     return Cell(figures.microseconds(_median_us(row)), _median_us(row))
 
 

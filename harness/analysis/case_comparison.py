@@ -53,6 +53,7 @@ class Entry:
     `median_us` (the median of the medians of the processes) and `spread` (relative, of all samples) exist for ranked
     and unranked entries; speedup, verdict and bandwidth for ranked ones only, and speedup and verdict not for the
     baseline itself. `kernels` and `kernel_totals` are of the first process that has them, None where they are unknown.
+    `wrong_us` is the time of a wrong entry, which is shown and compared with nothing.
     `waiting` is None where no sample waited for a kernel beside.
     """
 
@@ -83,6 +84,7 @@ class Entry:
     too_short: bool
     disturbed: bool = False
     only_too_short: bool = False
+    wrong_us: float | None = None
 
     @property
     def other_bits(self) -> OtherBits | None:
@@ -278,6 +280,7 @@ def make_entry(joined: Joined, impl: ImplRecord | None, against: _Against) -> En
         too_short=unranked and short is not None,
         only_too_short=unranked and why == short and not disturbed,
         disturbed=unranked and disturbed is not None,
+        wrong_us=joined.median_us if joined.status == "wrong" else None,
     )
 
 

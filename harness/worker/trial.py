@@ -19,7 +19,7 @@ import torch
 from harness.cases import Chosen, Grads, Inputs, NormCase, case_seed, make_inputs
 from harness.cases.adapter import Implementation
 from harness.records.reasons import Reason
-from harness.records.schema import RANKED
+from harness.records.schema import RANKED, RowRecord
 from harness.verify import precision, robustness
 from harness.verify.interpreter import NEVER_TIMED, watch_interpreter
 from harness.verify.left_processes import own_processes, stay_busy
@@ -167,10 +167,10 @@ class Trial:
             return None
         finally:
             self.pristine.restore(self.inputs)
-        if row.status in RANKED:
-            return Contender(implementation, prepared.backward, row)
         if row.status == "wrong":
             self.contenders.fail_background_writers()
+        if row.status in RANKED or _is_off_alone(row):
+            return Contender(implementation, prepared.backward, row)
         self.rows.emit(row)
         return None
 
@@ -219,6 +219,12 @@ class Trial:
         return Verifier(
             implementation, prepared.backward, prepared.inputs, self.pristine, self.settings, self.request.studied
         ).run()
+
+
+def _is_off_alone(row: RowRecord) -> bool:
+    """Whether nothing is wrong but the size of an error: such a row is timed, so that its time can be shown."""
+    checked = row.verification
+    return row.status == "wrong" and checked is not None and row.reason == precision.fault(checked.tensors)
 
 
 def _notes(implementation: Implementation, case: NormCase) -> list[Reason]:

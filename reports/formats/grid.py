@@ -67,7 +67,7 @@ def _times(comparison: Comparison, norm: Norm) -> str:
 
 def _timed(cases: Sequence[CaseComparison]) -> set[str]:
     """The implementations of which a time is shown."""
-    return {entry.impl for case in cases for entry in case.of("ranked", "unranked")}
+    return {entry.impl for case in cases for entry in case.entries if entry.median_us or entry.wrong_us}
 
 
 def _columns(cases: Sequence[CaseComparison]) -> set[str]:
@@ -104,7 +104,7 @@ def _marked_time(case: CaseComparison, impl: str) -> str:
     if entry.standing == "unranked":
         return figures.microseconds(entry.median_us) + helped + UNRANKED
     if entry.standing != "ranked":
-        return entry.status + helped
+        return (f"{figures.microseconds(entry.wrong_us)} wrong" if entry.wrong_us else entry.status) + helped
     sign, _ = DIFFER[entry.other_bits] if entry.other_bits else ("", "")
     text = figures.microseconds(entry.median_us) + helped + sign
     best = case.lead is not None and entry.impl in (case.lead.impl, *case.lead.tied_with)

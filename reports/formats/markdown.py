@@ -21,6 +21,7 @@ from reports.parts import (
 )
 from reports.parts.geomeans import geomeans
 from reports.table import left
+from reports.table import table as make_table
 
 KERNELS = "Kernels in launch order, each with its median us in a separate pass"
 
@@ -110,7 +111,11 @@ def _case(comparison: Comparison, case: CaseComparison) -> list[str]:
         facts += ["dx need not leave the cache"] if case.dx_stays else []
         facts += [conditions.add_and_copy(case), conditions.aa_band(case)]
         facts += [f"blocks {conditions.blocks([case])}"] if case.ranked else []
-    failed = [[entry.impl, entry.status, figures.one_line(entry.reason)] for entry in case.failed]
+    failed = [
+        [entry.impl, entry.status, figures.microseconds(entry.wrong_us), figures.one_line(entry.reason)]
+        for entry in case.failed
+    ]
+    heads = [*left("did not pass", "status"), "us, not ranked", *left("reason")]
     names = columns.MARKDOWN if comparison.timed else columns.MARKDOWN_UNTIMED
     notes = enumerate(columns.footnotes(comparison, case), start=1)
     return [
@@ -119,7 +124,7 @@ def _case(comparison: Comparison, case: CaseComparison) -> list[str]:
         write_table(columns.table_of(names, columns.passed(comparison, case))),
         conditions.error_budget(comparison),
         "\n".join(f"{number}. {escape(note)}" for number, note in notes),
-        table(left("did not pass", "status", "reason"), failed),
+        write_table(make_table(heads, failed).used()),
         write_table(training_step.of_case(comparison, case)) if comparison.contexts else "",
         details(KERNELS, kernel_table.case_table(case, comparison.budget)),
     ]
