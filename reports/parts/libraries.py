@@ -22,7 +22,7 @@ def section(comparison: Comparison) -> Section:
     main, outside = tables(comparison)
     about = f"Geometric mean speedups over {comparison.baseline} (smallest to largest). {how_chosen(comparison)}"
     apart = [f"{OUTSIDE}:", outside] if outside.rows else []
-    return Section("Libraries", (main, about, *apart, versions(comparison)))
+    return Section("Libraries", (main, about if main.rows else "", *apart, versions(comparison)))
 
 
 def tables(comparison: Comparison, ranges: bool = True, most_rows: int | None = None) -> tuple[Table, Table]:
