@@ -108,7 +108,8 @@ def standings(comparison: Comparison) -> list[Standing]:
 def budget(comparison: Comparison, impl: str) -> tuple[int, float | None]:
     """What finding the configuration of a row took: how many `tune` tried, and the median seconds to prepare a case."""
     entries = [entry for case in comparison.cases if (entry := case.entry(impl))]
-    tried = [int(note.fields["tried"]) for entry in entries for note in entry.notes if "tried" in note.fields]
+    counts = [note.fields.get("tried") for entry in entries for note in entry.notes]
+    tried = [count for count in counts if isinstance(count, int)]
     seconds = [entry.prepare_s for entry in entries if entry.prepare_s is not None]
     return max(tried, default=0), median(seconds) if seconds else None
 
