@@ -59,7 +59,10 @@ INSTRUCTIONS = (
 
 def serve(root: Path) -> None:
     """Serve tools on files below `root` until the client leaves."""
-    make_server(root).run("stdio")
+    try:
+        make_server(root).run("stdio")
+    except* BrokenPipeError:
+        pass  # it left before its answer came
 
 
 def make_server(root: Path) -> MCPServer:
@@ -124,8 +127,8 @@ def make_server(root: Path) -> MCPServer:
         limit_s: Limit = 1800,
     ) -> dict[str, Any]:
         """Measure two revisions of an implementation of this project; both are in the history of its checkout."""
-        _refuse_strange(base, head)
-        options = _options(impls=_own([impl]), base=base, head=head, shapes=_small(shapes), norm=norm, device=device)
+        sides = {"base": _trusted(base), "head": _trusted(head)}
+        options = _options(impls=_own([impl]), **sides, shapes=_small(shapes), norm=norm, device=device)
         return await measure(context, limit_s, "compare", *options)
 
     @server.tool()
@@ -190,13 +193,14 @@ def _own(names: Sequence[str]) -> str:
     return ",".join(names)
 
 
-def _refuse_strange(*revisions: str) -> None:
-    """Raise ToolError for a revision that the checkout did not come from: anybody may have written it."""
-    for revision in revisions:
-        try:
-            git(CHECKOUT, "merge-base", "--is-ancestor", f"{revision}^{{commit}}", "HEAD")
-        except GitError as error:
-            raise ToolError(f"{revision} is not in the history of {CHECKOUT}, so its code is not run") from error
+def _trusted(revision: str) -> str:
+    """The commit; raises ToolError for one that the checkout did not come from, which anybody may have written."""
+    try:
+        commit = git(CHECKOUT, "rev-parse", "--verify", f"{revision}^{{commit}}")
+        git(CHECKOUT, "merge-base", "--is-ancestor", commit, "HEAD")
+    except GitError as error:
+        raise ToolError(f"{revision} is not in the history of {CHECKOUT}, so its code is not run") from error
+    return commit
 
 
 def _small(shapes: str | None) -> str | None:
