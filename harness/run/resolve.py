@@ -76,7 +76,7 @@ def _check_names(invocation: Invocation) -> None:
         raise UsageError(f"--baseline {settings.baseline}: must be one name, no pattern; speedups are over it")
     if not Path("/dev/kfd").exists():  # NVML names no GPU of AMD; the worker does
         devices.refuse_unknown(invocation.device, devices.nvidia_here())
-    if invocation.fleet is None and not has_driver():
+    if invocation.fleet is None and not invocation.dry_run and not has_driver():
         devices.choose(invocation.device, [devices.read_facts("cpu")])
     added = (invocation.impl_files, invocation.tuned_files, invocation.sides, invocation.offered)
     if (settings.impls or settings.baseline) and not any(added) and not entry_points(group=discovery.ENTRY_POINT_GROUP):
