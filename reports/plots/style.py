@@ -42,9 +42,10 @@ LIBRARIES = {
     "helion": "#9bbc2c",
     "oink": "#e9a67a",
     "tilegym": "#7a2c16",
+    "torch-native": "#850090",
     "transformer-engine": "#007a00",
 }
-_OTHERS = ("#ff0059", "#850090", "#00c800", "#b1a6ff")
+_OTHERS = ("#ff0059", "#00c800", "#b1a6ff")
 _MARKERS = ("o", "^", "D", "v", "P", "X")
 # How further implementations of a library differ from the one of its name: lightness, marker, dashes.
 _MEMBERS = ((-0.35, "s", DASHED), (0.4, "^", DOTTED), (-0.55, "D", MIXED), (0.6, "v", DASHED), (-0.2, "P", DOTTED))

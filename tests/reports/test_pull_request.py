@@ -85,7 +85,7 @@ def test_every_file_of_a_run_is_a_subject():
     table = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text if line.startswith("| rms-")]
     assert [(cells[1], cells[3], cells[-1]) for cells in table] == [
         ("mine", "54.9", "right, n=50"),
-        ("yours", "wrong", "wrong"),
+        ("yours", "43.9 (wrong)", "wrong"),
     ]
 
 

@@ -27,6 +27,7 @@ def test_record_states_profile_facts_and_nvml(monkeypatch):
         "sm_clock_mhz": 1980,
         "memory_clock_mhz": 3201,
         "power_limit_w": 700.0,
+        "gpu": "03ac674216f3",
     }
 
 
