@@ -170,8 +170,9 @@ class CaseComparison:
 
     def lead_among(self, impls: Collection[str]) -> Lead | None:
         """The lead among these implementations alone; None where the case has none."""
-        ranked = [self.joined.impls[entry.impl] for entry in self.ranked if entry.impl in impls]
-        return _lead(ranked, self.aa_band) if self.lead else None
+        if self.lead is None or all(entry.impl in impls for entry in self.ranked):
+            return self.lead
+        return _lead([self.joined.impls[entry.impl] for entry in self.ranked if entry.impl in impls], self.aa_band)
 
     def of(self, *standings: Standing) -> tuple[Entry, ...]:
         """The entries of these standings, in order."""

@@ -99,9 +99,11 @@ def standings(comparison: Comparison) -> list[Standing]:
         norms.setdefault(case.case.norm, []).append(case)
     known = libraries(comparison)
     competing = {name for each in known if not each.outside for name in each.variants}
-    found = [
-        _standing(each, cases, norm, comparison.baseline, competing) for norm, cases in norms.items() for each in known
-    ]
+    found: list[Standing] = []
+    for norm, cases in norms.items():
+        leads = [case.lead_among(competing) for case in cases]
+        leaders = [{lead.impl, *lead.tied_with} if lead else set[str]() for lead in leads]
+        found += [_standing(each, cases, leaders, norm, comparison.baseline) for each in known]
     return sorted((each for each in found if each.best), key=lambda each: -each.best.value if each.best else 0.0)
 
 
@@ -115,23 +117,20 @@ def budget(comparison: Comparison, impl: str) -> tuple[int, float | None]:
 
 
 def _standing(
-    library: Library, cases: Sequence[CaseComparison], norm: Norm, baseline: str, competing: Collection[str]
+    library: Library, cases: Sequence[CaseComparison], leaders: Sequence[Collection[str]], norm: Norm, baseline: str
 ) -> Standing:
     defaults: list[float] = []
     bests: list[float] = []
     chosen: Counter[str] = Counter()
-    first = tied = 0
     for case in cases:
         if default := best_variant(case, library.variants[:1], baseline):
             defaults.append(default[1].value)
         if best := best_variant(case, library.variants, baseline):
             bests.append(best[1].value)
             chosen[best[0]] += 1
-        lead = case.lead_among(competing)
-        leaders = {lead.impl, *lead.tied_with} if lead else set[str]()
-        first += bool(leaders) and leaders <= set(library.variants)
-        tied += not leaders.isdisjoint(library.variants) and not leaders <= set(library.variants)
-    places = (None, None) if library.outside else (first, tied)
+    in_front = [each for each in leaders if not set(library.variants).isdisjoint(each)]
+    first = sum(set(library.variants).issuperset(each) for each in in_front)
+    places = (None, None) if library.outside else (first, len(in_front) - first)
     return Standing(library, norm, _mean(defaults, len(cases)), _mean(bests, len(cases)), chosen, *places)
 
 
