@@ -92,8 +92,10 @@ def _text(name: str, output: Any, generator: type[_Schema]) -> str:
     defined: dict[str, Any] = schema.get("$defs", {})
     if "Reason" in defined and generator is _Schema:
         defined["Reason"]["properties"]["text"] = {"type": "string", "description": "the sentence that people read"}
-    if "NormCase" in defined and generator is _Schema:
-        defined["NormCase"]["properties"]["key"] = {"type": "string"}
+    if "NormCase" in defined:  # which model was used first decides whether it says so itself
+        defined["NormCase"] = {"additionalProperties": False} | defined["NormCase"]
+        if generator is _Schema:
+            defined["NormCase"]["properties"]["key"] = {"type": "string"}
     if name == "report":
         case, whole = defined["CaseComparison"], defined["Comparison"]
         del case["properties"]["joined"]

@@ -32,11 +32,13 @@ def tables(comparison: Comparison, ranges: bool = True, most_rows: int | None = 
     norms: list[Norm] = [norm for norm in NORMS if any(each.norm == norm for each in standings)]
     names = {each.library.name: each.library for each in sorted(standings, key=_place)}
     inside = [name for name, library in names.items() if not library.outside][:most_rows]
-    heads = [f"{NORMS[norm]}, {column}" for norm in norms for column in ("default", "best variant")]
+    known = libraries.unmeasured(comparison) is not None  # otherwise a column would have nothing to say
+    columns = ("default", "best variant") if known else ("default",)
+    heads = [f"{NORMS[norm]}, {column}" for norm in norms for column in columns]
 
     def row(name: str) -> list[str | Cell]:
         of_norms = [by_name.get((name, norm)) for norm in norms]
-        pairs = [(_default(each, ranges), _best(each, ranges)) for each in of_norms]
+        pairs = [(_default(each, ranges), _best(each, ranges))[: len(columns)] for each in of_norms]
         return [_name(comparison, names[name].variants), *(cell for pair in pairs for cell in pair)]
 
     main = [[*row(name), _firsts([by_name.get((name, norm)) for norm in norms])] for name in inside]

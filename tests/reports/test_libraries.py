@@ -56,7 +56,7 @@ def test_nothing_is_fastest_where_variants_were_not_measured(known):
     """Whether the file names them, or is older than such names."""
     lacking = {"for_speed": ["quack-tuned"] if known is not None else None}
     comparison = with_impls(results(*BASE, row("triton-inhouse", 60.0), row("quack", 90.0)), quack=lacking)
-    assert ["quack", "2.00", "not measured", "0"] in texts(comparison)
+    assert ["quack", "2.00", *["not measured"] * (known is not None), "0"] in texts(comparison)
     assert "fastest in" not in grid.render(comparison)
     assert "Variants not measured" in how_chosen(comparison)
     assert fastest(comparison) == "triton-inhouse is first in 1 of 1 case on this GPU."
