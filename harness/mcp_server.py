@@ -150,6 +150,7 @@ async def _run(context: Context, limit_s: float, words: Sequence[str]) -> dict[s
     """The JSON that a command prints, each line of its progress told to the client; raises ToolError with its error."""
     command = [sys.executable, "-P", "-m", "harness", *words[:1], "--format=json", *words[1:]]
     said: list[str] = []
+    printed = ""
     async with await anyio.open_process(command, stdin=subprocess.DEVNULL) as process:
         assert process.stdout is not None
         assert process.stderr is not None

@@ -60,12 +60,12 @@ def forward_and_backward(inputs: Inputs, norm: Callable[..., Any]) -> Callable[[
         raise UnsupportedError("forward and backward together are measured of plain norms")
     given = {"x": inputs.x, "weight": inputs.weight, "bias": inputs.bias}
     leaves = {name: None if tensor is None else tensor.detach().requires_grad_() for name, tensor in given.items()}
-    wanted = [name for name, leaf in leaves.items() if leaf is not None]
+    wanted = {name: leaf for name, leaf in leaves.items() if leaf is not None}
 
     def both() -> Grads:
         with torch.enable_grad():
             y = norm(**leaves)
-        gradients = torch.autograd.grad(y, [leaves[name] for name in wanted], inputs.dy)
+        gradients = torch.autograd.grad(y, list(wanted.values()), inputs.dy)
         found = dict(zip(wanted, gradients, strict=True))
         return Grads(found["x"], found.get("weight"), found.get("bias"))
 
