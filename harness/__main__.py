@@ -17,7 +17,7 @@ import time
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -34,9 +34,6 @@ from harness.run.opening import refuse_folder
 from harness.run.options import BENCH, MACHINE_OPTIONS, RUN_OPTIONS, command_line, options
 from harness.run.resolve import PROCESSES_OF_A_CLAIM, check, with_default_processes
 from harness.streams import make_forgiving
-
-if TYPE_CHECKING:
-    from harness.records.file import Results
 
 # What follows a refusal is imported inside the commands, which must refuse a bad name within a second.
 

@@ -107,12 +107,13 @@ class CasePlace:
     lead: float | None
 
 
-def place(case: CaseComparison, own: Callable[[str], bool], floor: float = RUN_BAND) -> CasePlace:
-    """The place of the implementations that are `own`, where a lead within a floor or the A/A band is a tie."""
+def place(case: CaseComparison, own: Callable[[str], bool], floor: float | None = RUN_BAND) -> CasePlace:
+    """The place of the implementations that are `own`, where a lead within the floor or the A/A band is a tie."""
     if case.lead is None:
         return CasePlace("no verdict", None)
     first, ratios = case.lead.impl, case.lead.ratios
-    leaders = [own(impl) for impl in (first, *case.lead.tied(max(floor, case.lead.band or 0.0)))]
+    band = case.lead.band if floor is None else max(floor, case.lead.band or 0.0)
+    leaders = [own(impl) for impl in (first, *case.lead.tied(band))]
     best = next((ratio for impl, ratio in ratios.items() if own(impl) != own(first)), None)
     lead = None if best is None else best.value if own(first) else 1 / best.value
     return CasePlace("ahead" if all(leaders) else "tied" if any(leaders) else "behind", lead)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from harness.analysis.comparison import Comparison
 from harness.analysis.held_out import why_not_held_out
 from harness.analysis.machines import RUN_BAND, CasePlace, place
 from harness.analysis.outcomes import join_outcomes, tally, tried
@@ -75,10 +74,11 @@ def tallies(sources: Sequence[Source], _plan: Plan) -> str:
     """
     lines: dict[tuple[str, ...], dict[tuple[NormCase, str], CasePlace]] = {}
     for source in (source for source in sources if source.is_ranking):
+        drawn = _drawn(source)
         for comparison in every_context(source.comparison):
             context = context_text(comparison.context, comparison.run.settings)
             for case in comparison.cases:
-                cells = lines.setdefault((source.device_name, NORMS[case.case.norm], *_drawn(source)), {})
+                cells = lines.setdefault((source.device_name, NORMS[case.case.norm], *drawn), {})
                 if (case.case, context) not in cells:
                     cells[case.case, context] = place(case, is_own)
     rows = [[", ".join(line), *_tally(list(cells.values()))] for line, cells in lines.items()]
@@ -117,20 +117,10 @@ def _timed(source: Source) -> list[list[str]]:
     rows: list[list[str]] = []
     for comparison in every_context(source.comparison):
         context = "" if comparison.context == COLD else f", {comparison.context}"
-        places = _places(comparison)
-        counts = [str(places[place]) for place in ("first", "tied", "behind", "no verdict")]
+        places = Counter(place(case, is_own, floor=None).said for case in comparison.cases)
+        counts = [str(places[said]) for said in PLACES]
         rows.append([f"{_linked(source)}{context}", _date(source), str(len(comparison.cases)), *counts])
     return rows
-
-
-def _places(comparison: Comparison) -> Counter[str]:
-    """In how many cases the in-house kernel, in any of its variants, leads alone, ties with others, or does neither."""
-    places: Counter[str] = Counter()
-    for case in comparison.cases:
-        leaders = (case.lead.impl, *case.lead.tied_with) if case.lead else ()
-        own = [is_own(impl) for impl in leaders]
-        places["first" if own and all(own) else "tied" if any(own) else "behind" if own else "no verdict"] += 1
-    return places
 
 
 def _verified(source: Source) -> list[str]:
