@@ -21,7 +21,7 @@ class Raise(NamedTuple):
 
 RAISES = (
     Raise(0, "2026-11-28", "the first to be counted; files of before are read as of this version"),
-    Raise(1, "2026-11-28", "extra memory counts what an implementation keeps since before it was prepared"),
+    Raise(1, "2026-11-28", "extra memory: what tensors asked for, kept since before it was prepared included"),
 )
 ENGINE_VERSION = RAISES[-1].version
 COUNTED_SINCE = "2026-11-28T05:25:00+00:00"  # the check asks nothing of commits of before

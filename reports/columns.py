@@ -245,8 +245,9 @@ def _two_decimals(value: float | None) -> str:
 def _memory(row: Row) -> Cell:
     """The extra memory, and base's where that is another."""
     mine, of_base = (entry.peak_extra_bytes if entry else None for entry in (row.entry, _baseline(row)))
-    was = f" (base {figures.size(of_base)})" if None not in (mine, of_base) and mine != of_base else ""
-    return Cell(figures.size(mine) + was, mine)
+    head, base = map(figures.size, (mine, of_base))
+    was = f" (base {base})" if None not in (mine, of_base) and head != base else ""
+    return Cell(head + was, mine)
 
 
 def _baseline(row: Row) -> Entry | None:

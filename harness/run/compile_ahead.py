@@ -96,14 +96,14 @@ class CompilingAhead:
         self._changed = threading.Condition()
         self._running = threading.Event()
         self._workers: list[LocalWorker] = []
+        self._most = 0
         self._over = False
         self._thread = threading.Thread(target=self._compile, daemon=True)
 
     @property
     def processes(self) -> int:
-        """How many workers there are now."""
-        with self._changed:
-            return len(self._workers)
+        """The most workers there were since the last pause: one may end while others are timed."""
+        return self._most
 
     def __enter__(self) -> CompilingAhead:
         return self
@@ -136,6 +136,7 @@ class CompilingAhead:
         with self._changed:
             if self._running.is_set():
                 self._running.clear()
+                self._most = len(self._workers)
                 for worker in self._workers:
                     worker.pause()
 
@@ -190,6 +191,7 @@ class CompilingAhead:
     def _register(self, worker: LocalWorker) -> None:
         with self._changed:
             self._workers.append(worker)
+            self._most = max(self._most, len(self._workers))
             over = self._over
             if not self._running.is_set():
                 worker.pause()

@@ -51,7 +51,7 @@ class Background(Protocol):
 
     @property
     def processes(self) -> int:
-        """How many processes it has now."""
+        """The most processes that it had since the last pause."""
         ...
 
     def wait_for(self, tasks: Iterable[Task]) -> None:

@@ -208,9 +208,9 @@ def synchronise(device: DeviceKind) -> None:
 
 
 def bytes_in_use(device: DeviceKind) -> int:
-    """The memory in use: on a GPU by torch's allocator, on a CPU by this process; 0 if the host does not report it."""
+    """Memory in use: on a GPU what tensors asked for, on a CPU by this process; 0 if the host does not report it."""
     if device != "cpu":
-        return torch.cuda.memory_allocated()
+        return _requested_bytes()["current"]
     with suppress(OSError):
         return int(STATM.read_text().split()[0]) * mmap.PAGESIZE
     return 0
@@ -222,7 +222,14 @@ def _with_peak(inputs: Inputs, backward: Callable[[], Grads]) -> tuple[Grads, in
         return backward(), None
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated()
+    before = _requested_bytes()["current"]
     grads = backward()
-    after = torch.cuda.memory_allocated()
-    return grads, torch.cuda.max_memory_allocated() - max(before, after)
+    after = _requested_bytes()
+    return grads, after["peak"] - max(before, after["current"])
+
+
+def _requested_bytes() -> dict[str, int]:
+    """The bytes that all tensors asked for: a block that the allocator reuses for one may be up to 1 MiB larger."""
+    stats = torch.cuda.memory_stats_as_nested_dict()
+    requested, allocated = (stats[name]["all"] for name in ("requested_bytes", "allocated_bytes"))
+    return requested if requested["current"] else allocated  # cudaMallocAsync counts these alone

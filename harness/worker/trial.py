@@ -14,8 +14,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from harness.cases import Chosen, Grads, Inputs, NormCase, case_seed, make_inputs
 from harness.cases.adapter import Implementation
 from harness.records.reasons import Reason
@@ -24,7 +22,7 @@ from harness.verify import precision, robustness
 from harness.verify.interpreter import NEVER_TIMED, watch_interpreter
 from harness.verify.left_processes import own_processes, stay_busy
 from harness.verify.process_state import ProcessState
-from harness.verify.verifier import Verifier, VerifyResult, synchronise
+from harness.verify.verifier import Verifier, VerifyResult, bytes_in_use, synchronise
 from harness.worker.configured import configuration_note
 from harness.worker.contenders import Contender, Contenders, MakeStep
 from harness.worker.messages import Try
@@ -236,7 +234,7 @@ def _notes(implementation: Implementation, case: NormCase) -> list[Reason]:
 
 def _device_bytes(case: NormCase) -> int:
     """Device memory in use; 0 on a CPU."""
-    return 0 if case.device == "cpu" else torch.cuda.memory_allocated()
+    return 0 if case.device == "cpu" else bytes_in_use(case.device)
 
 
 def warm(case: NormCase, implementation: Implementation, seed: int) -> None:

@@ -177,6 +177,12 @@ def test_of_100_cases_all_failures_are_named_and_slower_cases_are_shown():
     assert f"… {100 - len(shown)} more in report: {100 - len(shown)} same" in text
 
 
+def test_the_memory_of_base_is_shown_where_it_reads_otherwise():
+    text = lines(compared([{"us": 50.0, "peak_extra_bytes": (1 << 20) + more} for more in (0, 700, 1 << 20)]))
+    memory = [line.split("|")[6].strip() for line in text if line.startswith("| rms-")]
+    assert memory == ["1.0 MiB", "1.0 MiB", "2.0 MiB (base 1.0 MiB)"]
+
+
 def test_a_gate_has_a_line_and_a_column():
     comparison = compared([{"us": 60.0}, {"us": 50.0}, {"status": "wrong", "reason": "off"}])
     slow, same, wrong = (case.case for case in comparison.cases)

@@ -193,3 +193,26 @@ def test_paused_compilers_stand_still_and_so_does_one_that_is_launched_then():
         assert not worker.paused
         compiling.pause()
     assert workshop.warmed == Counter(TASKS)
+
+
+def test_a_compiler_that_ends_while_others_are_timed_still_counts_as_our_own():
+    compiles, paused, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def answer(task):
+        compiles.set()
+        assert paused.wait(60)
+        return Done()  # just before it was stopped
+
+    workshop = Workshop(answer)
+    with workshop.compiling(1, TASKS[:1]) as compiling:
+        compiling.wait_for([])
+        assert compiles.wait(60)
+        (worker,) = workshop.launched
+        worker.kill = ended.set
+        compiling.pause()
+        paused.set()
+        assert ended.wait(60)
+        assert compiling.processes == 1
+        compiling.wait_for(TASKS[:1])
+        compiling.pause()
+        assert compiling.processes == 0
