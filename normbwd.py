@@ -66,6 +66,7 @@ def bench(**options: Any) -> Path:
     from harness.errors import UnavailableError, UsageError
     from harness.run.options import BENCH, invocation_of, option_name
     from harness.run.progress import Display
+    from harness.run.resolve import check
     from harness.run.session import bench as run
 
     fields = {option_name(field).removeprefix("--").replace("-", "_"): field for field in BENCH}
@@ -73,7 +74,8 @@ def bench(**options: Any) -> Path:
         if unknown := sorted(options.keys() - fields.keys()):
             raise UsageError(f"bench() has no option {', '.join(unknown)}; it has {', '.join(fields)}")
         values = {fields[name]: value for name, value in options.items() if value is not None}
-        return run(invocation_of(values, command="normbwd.bench()"), Display())
+        check(invocation := invocation_of(values, command="normbwd.bench()"))
+        return run(invocation, Display())
     except UsageError as error:
         raise ValueError(str(error)) from error
     except UnavailableError as error:

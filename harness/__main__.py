@@ -27,7 +27,7 @@ from harness.engine_version import ENGINE_VERSION
 from harness.errors import UnavailableError, UsageError, printable
 from harness.interrupts import Interrupts
 from harness.records.contexts import COLD
-from harness.records.file import Results, load
+from harness.records.file import Results, in_folder, load
 from harness.records.schema import RANKED
 from harness.run.invocation import Invocation
 from harness.run.opening import refuse_folder
@@ -67,6 +67,7 @@ def normbwd(
 ENDING_SIGNALS = [each for each in signal.Signals if each.name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")]
 FLEET_OPTIONS = ("fleet", "kinds", "gpus", "mixed", "dry_run")
 CLAIM_DEFAULT = f"(default: {PROCESSES_OF_A_CLAIM}; with --quick 1)"
+FOLDERS_TOO: Any = {"callback": lambda paths: [in_folder(path) for path in paths]}  # of runs
 CONSOLE_OR_JSON = Annotated[str, typer.Option("--format", help="of what is printed: console or json")]
 UNFINISHED = "folder of unfinished runs (default: runs/publish-DEVICE)"
 
@@ -183,8 +184,9 @@ def report(
     results: Annotated[
         list[Path],
         typer.Argument(
-            help="a results.jsonl; several for runs or devices side by side, of which html and plots are a history, "
-            "dtypes, or verification"
+            help="a results.jsonl or a run's folder; several for runs or devices side by side, of which html and plots "
+            "are a history, dtypes, or verification",
+            **FOLDERS_TOO,
         ),
     ],
     form: Annotated[
@@ -239,7 +241,7 @@ def documents(
 
 @app.command()
 def gate(
-    results: Annotated[list[Path], typer.Argument(help="the results.jsonl of one run")],
+    results: Annotated[list[Path], typer.Argument(help="the results.jsonl of one run, or its folder", **FOLDERS_TOO)],
     config: Annotated[Path, typer.Option(help="the claims and the regressions to look for")] = Path("gate.toml"),
     confirm: Annotated[
         bool, typer.Option("--confirm", help="measure what failed on speed again, here, before it counts as regressed")

@@ -791,9 +791,9 @@ def test_other_implementations_cannot_be_mixed_into_a_run(workers, capsys):
 
 def test_another_revision_goes_on_with_a_run_and_another_version_does_not(workers, monkeypatch, capsys):
     line = "bench --device cpu --shapes 8x8 --norm rms --out run"
-    monkeypatch.setattr(session, "own_revision", lambda: "abc1234")
+    monkeypatch.setattr(session, "own_revision", lambda _: "abc1234")
     assert typed(line) in (0, None)
-    monkeypatch.setattr(session, "own_revision", lambda: "def5678")
+    monkeypatch.setattr(session, "own_revision", lambda _: "def5678")
     assert typed(f"{line} --resume") in (0, None)
     assert load(Path("run/results.jsonl")).revisions == ("abc1234", "def5678")
     with monkeypatch.context() as raised:
@@ -823,10 +823,11 @@ def test_what_changed_since_a_run_began_is_named(workers, folder, capsys):
 
 
 def test_a_run_says_aloud_that_git_refuses_to_tell_its_revision(workers, monkeypatch, capsys):
-    def refuse(checkout):
+    def refuse(*_):
         raise GitError("fatal: detected dubious ownership")
 
-    monkeypatch.setattr(provenance, "_revision", refuse)
+    monkeypatch.delenv("NORMBWD_REVISION", raising=False)
+    monkeypatch.setattr(provenance, "git", refuse)
     typed("bench --shapes 4x8 --norm rms --out run")
     assert "\nno revision of normbwd is recorded: fatal: detected dubious ownership\n" in f"\n{capsys.readouterr().err}"
     assert load(Path("run/results.jsonl")).run.revision is None
@@ -965,7 +966,7 @@ def test_a_check_of_documents_says_what_writes_them(monkeypatch, capsys, changed
 
 def test_a_report_does_not_replace_what_it_is_of(measured, capsys):
     before = Path("results.jsonl").read_bytes()
-    assert typed("report results.jsonl --format markdown --out ./results.jsonl") == 2
+    assert typed("report . --format markdown --out ./results.jsonl") == 2
     assert capsys.readouterr().err == "error: --out results.jsonl: is the results file itself; name another file\n"
     assert Path("results.jsonl").read_bytes() == before
 

@@ -27,6 +27,7 @@ def test_import_needs_no_torch():
 def test_bench_takes_the_options_of_the_command(monkeypatch, tmp_path):
     invocations = []
     monkeypatch.setattr("harness.run.session.bench", lambda invocation, display: invocations.append(invocation))
+    (tmp_path / "my.py").touch()
     normbwd.bench(shapes="64x64", impl=[tmp_path / "my.py"], time_limit=9, quick=True, seed=None)
     (invocation,) = invocations
     assert (invocation.settings.shapes, invocation.settings.quick, invocation.time_limit_s) == ("64x64", True, 9)

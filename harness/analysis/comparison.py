@@ -16,7 +16,7 @@ from harness.records.run_records import EndRecord, RunRecord
 from harness.records.schema import Budget, HolderRecord, SanitizerRecord, SelfTestRecord
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Comparison:
     """One context of a results file; `unfinished` says what is missing from it, `timed` whether any row has a time.
 

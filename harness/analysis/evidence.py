@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 
 from harness.analysis.pairing import Paired
-from harness.analysis.statistics import Ratio, aa_reading, across_processes, quantiles, verdict
+from harness.analysis.statistics import Ratio, aa_reading, across_processes, quartiles, verdict
 from harness.cases import NormCase
 from harness.records.contexts import COLD
 from harness.records.reasons import ALL_VOID, Reason
@@ -117,7 +117,7 @@ def _share_void(timing: Timing) -> float:
 def against_samples(pair: Paired) -> Reason | None:
     """The interference that the blocks of a pair show: scatter, drift or bursts; or None."""
     logs: list[float] = pair.logs.tolist()
-    lower, upper = quantiles(logs, (0.25, 0.75))
+    lower, _, upper = quartiles(logs)
     if (scatter := (upper - lower) / 2) > MOST_SCATTER:
         return Reason("scatters", {"percent": 100 * scatter})
     if len(logs) < FEWEST_BLOCKS:

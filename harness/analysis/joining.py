@@ -14,7 +14,7 @@ from statistics import median
 
 from harness.analysis import evidence
 from harness.analysis.pairing import Paired, paired, speedups, why_not_interleaved
-from harness.analysis.statistics import IncomparableError, Ratio, aa_band, across_processes, median_and_spread
+from harness.analysis.statistics import IncomparableError, Ratio, aa_band, across_processes
 from harness.cases import NormCase
 from harness.records.file import Results
 from harness.records.reasons import Reason, together
@@ -89,7 +89,7 @@ class Joined:
     @cached_property
     def medians_us(self) -> list[float]:
         """The median time in each process whose times count."""
-        return [median_and_spread(timing.samples_us)[0] for timing in self.timings]
+        return [median(timing.samples_us) for timing in self.timings]
 
     @property
     def median_us(self) -> float | None:

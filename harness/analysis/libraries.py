@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import mean, median
 
 from harness.analysis.case_comparison import CaseComparison
@@ -92,6 +93,7 @@ def unmeasured(comparison: Comparison) -> list[str] | None:
     return [name for each in competing for name in each.lacking or ()]
 
 
+@lru_cache(maxsize=1)  # several parts of a report take it
 def standings(comparison: Comparison) -> list[Standing]:
     """Every library that ranks in any case, norm by norm, the best first."""
     norms: dict[Norm, list[CaseComparison]] = {}

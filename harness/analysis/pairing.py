@@ -11,7 +11,7 @@ from statistics import median
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.analysis.statistics import Interval, Ratio, across_processes, median_and_spread, rank_interval, speedup
+from harness.analysis.statistics import Interval, Ratio, across_processes, rank_interval, speedup
 from harness.records.reasons import Reason
 from harness.records.schema import Timing
 
@@ -47,7 +47,7 @@ class Paired:
     @property
     def ratio_of_medians(self) -> float:
         """The median of base over the median of other."""
-        return median_and_spread(self.base_us)[0] / median_and_spread(self.other_us)[0]
+        return median(self.base_us) / median(self.other_us)
 
 
 def paired(base: Timings, other: Timings) -> list[Paired]:

@@ -10,6 +10,7 @@ from statistics import fmean, median
 
 from harness import devices
 from harness.cases.catalogue import compiled_alike
+from harness.cases.drawn_shapes import parse_draw
 from harness.devices import PROFILES, DeviceFacts, DeviceProfile
 from harness.errors import UsageError
 from harness.fleet.cluster import choose_gpus, connected
@@ -19,7 +20,6 @@ from harness.records.run_records import ImplRecord
 from harness.run.invocation import Invocation
 from harness.run.plan import Job, runnable
 from harness.run.progress import Display, counted
-from harness.run.resolve import check
 from harness.run.session import Planned, inventory, plan_run
 
 # Stages whose time a file has for all rows together.
@@ -29,7 +29,6 @@ COMPILING_PROCESSES = 12  # processes that compiled ahead in published runs, on 
 
 def describe_plan(invocation: Invocation, display: Display) -> str:
     """The plan on each kind of GPU as lines of text; raises UsageError and UnavailableError as the run would."""
-    check(invocation)
     if invocation.fleet is None:
         display.say("starting a worker")
         hello = inventory(invocation, measures=False)
@@ -56,11 +55,12 @@ def _lines(kind: str, gpus: int | None, planned: Planned) -> str:
     missing = [impl.name for impl in planned.impls if here and impl.missing]
     impls = [impl for impl in planned.impls if impl.name not in missing]
     cases = list(dict.fromkeys(job.case.key for job in planned.jobs))
+    draws_anew = planned.settings.draw is not None and parse_draw(planned.settings.draw)[1] is None
     where = f"this {'CPU' if planned.facts.kind == 'cpu' else 'GPU'}" if gpus is None else counted(gpus, "GPU")
     lines = [
         f"{kind}: {counted(len(planned.jobs), 'job')} on {where}; a job is a case on all "
         "implementations in one process",
-        f"  {counted(len(cases), 'case')}: {', '.join(cases)}",
+        f"  {counted(len(cases), 'case')}: {'drawn when the run begins' if draws_anew else ', '.join(cases)}",
         f"  {counted(len(impls), 'implementation')}{'' if here else ', where a host has them'}: "
         f"{', '.join(impl.name for impl in impls)}",
         *([f"  {len(missing)} not installed: {', '.join(missing)}"] if missing else []),

@@ -25,8 +25,7 @@ from harness.run.draw import with_seed
 from harness.run.invocation import Invocation
 from harness.run.opening import RUNS, claimed
 from harness.run.progress import Display
-from harness.run.provenance import why_no_revision
-from harness.run.resolve import check
+from harness.run.provenance import own_revision
 from harness.run.session import InterruptedRun, Planned, closing_with_end_record, open_results, plan_run
 
 PATIENCE_S = 15.0  # for the other GPUs, once there is one of each kind
@@ -43,11 +42,8 @@ def bench(invocation: Invocation, display: Display) -> list[Path]:
     An interrupt raises InterruptedRun after they are closed. Raises UsageError and UnavailableError before anything is
     written.
     """
-    check(invocation)
     invocation = with_seed(invocation)
     assert invocation.fleet is not None, "only called with --fleet"
-    if why := why_no_revision():
-        display.say(f"no revision of normbwd is recorded: {why}")
     with connected(invocation.fleet) as cluster:
         return bench_on(cluster, invocation, display)
 
@@ -58,7 +54,7 @@ def bench_on(cluster: Cluster, invocation: Invocation, display: Display) -> list
         kind: [Lane(number, invocation, partial(cluster.actor, kind)) for number in range(count)]
         for kind, count in choose_gpus(cluster.gpus(), invocation).items()
     }
-    invocation = _with_a_folder_for_several(invocation, len(lanes))
+    invocation, revision = _with_a_folder_for_several(invocation, len(lanes)), own_revision(display.say)
     try:
         _gather(lanes, display)
         firsts = {kind: _by_host(of_kind)[0] for kind, of_kind in lanes.items()}
@@ -71,7 +67,7 @@ def bench_on(cluster: Cluster, invocation: Invocation, display: Display) -> list
             for kind, planned in plans.items():
                 own = invocation.changed(out=together / kind) if together else invocation
                 log = Path(folder) / kind
-                teams.append(_open(kind, lanes[kind], planned, own, log, files))
+                teams.append(_open(kind, lanes[kind], planned, own, revision, log, files))
             paths = [team.results.path for team in teams]
             try:
                 _measure(teams, lanes, display)
@@ -180,11 +176,17 @@ def _at_once(calls: Sequence[Callable[[], None]], lanes: Lanes) -> None:
 
 
 def _open(
-    kind: str, lanes: Sequence[Lane], planned: Planned, invocation: Invocation, log: Path, files: ExitStack
+    kind: str,
+    lanes: Sequence[Lane],
+    planned: Planned,
+    invocation: Invocation,
+    revision: str | None,
+    log: Path,
+    files: ExitStack,
 ) -> Team:
     """Open the results file of a kind of GPU; `files` closes it."""
     gpus = _by_host(lanes)
-    path, jobs = open_results(invocation, planned, gpus[0].hello, gpus[0].place.device)
+    path, jobs = open_results(invocation, planned, gpus[0].hello, gpus[0].place.device, revision)
     files.enter_context(claimed(path))
     results = ResultsFile(path)
     stages_s: defaultdict[str, float] = defaultdict(float)

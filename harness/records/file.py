@@ -228,6 +228,11 @@ def _counting(rows: Sequence[RowRecord]) -> list[int]:
     return sorted({(row.process, row.case, row.impl, row.role): number for number, row in enumerate(rows)}.values())
 
 
+def in_folder(path: Path) -> Path:
+    """The results file in the folder of a run; another path as it is."""
+    return path / RESULTS_NAME if os.path.isfile(path / RESULTS_NAME) else path
+
+
 def lines_of(path: Path, torn: bool = False) -> list[bytes]:
     """The lines of a results file, each with its end; with `torn` a last line that is cut off is left out.
 

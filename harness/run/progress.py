@@ -84,8 +84,8 @@ class Display:
         self._describe(f"{where}{stage} {impl or ''}".rstrip())
 
     def row(self, row: RowRecord) -> None:
-        """A row is final; a failure is printed at once."""
-        if row.role != "impl":
+        """A row is final; a failure is printed at once, and what is missing was said before the first case."""
+        if row.role != "impl" or row.status == "missing":
             return
         self._statuses[row.status] += 1
         if row.status in FAILED:
@@ -98,7 +98,7 @@ class Display:
         self._advance()
         if not self._console.is_terminal:
             counts = ", ".join(f"{count} {status}" for status, count in self._statuses.items())
-            self.say(f"{self._case.key}: {counts}")
+            self.say(f"{self._case.key}: {counts or 'nothing to run'}")
         self._case = None
 
     def _advance(self) -> None:

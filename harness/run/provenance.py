@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from harness.devices import DeviceFacts, DeviceProfile, nvml
@@ -40,32 +41,20 @@ def gpu_hash(facts: DeviceFacts) -> str | None:
     return hashlib.sha256(facts.uuid.encode()).hexdigest()[:12] if facts.uuid else None
 
 
-def own_revision(checkout: Path = CHECKOUT) -> str | None:
+def own_revision(say: Callable[[str], None] = lambda _: None, checkout: Path = CHECKOUT) -> str | None:
     """The git revision of this checkout, with `-dirty` where it has uncommitted changes; None where there is none.
 
     Changes to DOCUMENTS do not count, as they leave the measured code as it is. A copy without git, such as files sent
-    to a GPU host, may state its revision in NORMBWD_REVISION.
+    to a GPU host, may state its revision in NORMBWD_REVISION. Where git refuses, `say` gets its words.
     """
-    try:
-        return _revision(checkout)
-    except GitError:
-        return None
-
-
-def why_no_revision(checkout: Path = CHECKOUT) -> str | None:
-    """What git says where it refuses to tell the revision of this checkout; else None."""
-    try:
-        _revision(checkout)
-    except GitError as error:
-        return str(error)
-    return None
-
-
-def _revision(checkout: Path) -> str | None:
     if revision := os.environ.get("NORMBWD_REVISION"):
         return revision
     if not (checkout / ".git").exists():
         return None
-    commit = git(checkout, "describe", "--always", "--abbrev=12")
-    changed = git(checkout, "diff", "HEAD", "--name-only", "--", ".", *(f":(exclude){path}" for path in DOCUMENTS))
+    try:
+        commit = git(checkout, "describe", "--always", "--abbrev=12")
+        changed = git(checkout, "diff", "HEAD", "--name-only", "--", ".", *(f":(exclude){path}" for path in DOCUMENTS))
+    except GitError as error:
+        say(f"no revision of normbwd is recorded: {error}")
+        return None
     return f"{commit}-dirty" if changed else commit

@@ -33,8 +33,8 @@ from harness.run.invocation import Invocation
 from harness.run.plan import Job, cells, plan, plan_verification, select, with_torch
 from harness.run.process import LocalWorker, Worker, start_worker
 from harness.run.progress import Display
-from harness.run.provenance import device_record, own_revision, why_no_revision
-from harness.run.resolve import check, contexts_left_out, resolved, selftests_on
+from harness.run.provenance import device_record, own_revision
+from harness.run.resolve import contexts_left_out, resolved, selftests_on
 from harness.run.runner import Runner
 from harness.sanitizer import check as sanitizer
 from harness.worker.messages import Hello
@@ -70,19 +70,17 @@ class InterruptedRun(KeyboardInterrupt):
 def bench(
     invocation: Invocation, display: Display, deadline: Deadline | None = None, known: Hello | None = None
 ) -> Path:
-    """Make the run that `invocation` describes and return its results file.
+    """Make the run that `invocation`, which is checked, describes and return its results file.
 
     `known` is what a worker said at an earlier start: to ask every library again would take its seconds again.
     Raises InterruptedRun after an interrupt, and OutOfTimeError after the `deadline`; the file is
     closed then. Raises UsageError and UnavailableError before anything is written.
     """
-    check(invocation)
     opening.refuse_folder(invocation.out, invocation.resume)
     invocation = with_seed(invocation)
     if invocation.sanitizer:
         sanitizer.find()  # raises where it is absent
-    if why := why_no_revision():
-        display.say(f"no revision of normbwd is recorded: {why}")
+    revision = own_revision(display.say)
     with tempfile.TemporaryDirectory(prefix="normbwd-") as folder:
         log = Path(folder) / "worker.log"
         display.say("starting a worker")
@@ -96,8 +94,10 @@ def bench(
                 planned = plan_run(invocation, hello)
                 if planned.left_out:
                     display.say(planned.left_out)
+                if missing := sum(impl.missing is not None for impl in planned.impls):
+                    display.say(f"{missing} of {len(planned.impls)} implementations missing: see `normbwd list impls`")
                 device = device_record(planned.profile, planned.facts)
-                path, jobs = open_results(invocation, planned, hello, device)
+                path, jobs = open_results(invocation, planned, hello, device, revision)
                 with opening.claimed(path):
                     _run(invocation, planned, jobs, ResultsFile(path), first.worker, log, display, deadline)
         except KeyboardInterrupt as interrupt:
@@ -170,7 +170,7 @@ def _cases(invocation: Invocation, settings: Settings, facts: devices.DeviceFact
 
 
 def open_results(
-    invocation: Invocation, planned: Planned, hello: Hello, device: DeviceRecord
+    invocation: Invocation, planned: Planned, hello: Hello, device: DeviceRecord, revision: str | None
 ) -> tuple[Path, list[Job]]:
     """The results file to append to, and the jobs that it has no rows for."""
     run = RunRecord(
@@ -180,7 +180,7 @@ def open_results(
         device=device,
         settings=planned.settings,
         libraries=library_versions(hello, planned.impls),
-        revision=own_revision(),
+        revision=revision,
         engine_version=ENGINE_VERSION,
         implementations=planned.impls,
         sides=[SideRecord(word=side.word, commit=side.commit, file=side.named) for side in invocation.sides],

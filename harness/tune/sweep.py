@@ -16,7 +16,6 @@ from harness.records.file import Results, load
 from harness.run import opening, session
 from harness.run.invocation import Invocation
 from harness.run.progress import Display, counted
-from harness.run.resolve import check
 from harness.tune.offers import Tunable, find_tunables
 from harness.tune.winners import Best, best_candidates, confirmed, record
 from harness.worker.configured import candidate_name
@@ -31,7 +30,6 @@ def tune(invocation: Invocation, display: Display) -> tuple[TunedFile, Path, lis
     The invocation's number of processes is that of the runs that confirm the winners. Raises UsageError and
     UnavailableError before anything is written, and InterruptedRun after an interrupt.
     """
-    check(invocation)
     display.say("starting a worker to see what can be tuned here")
     profile, tunables = find_tunables(invocation)
     folder = invocation.out or _folder(invocation.resume, profile)

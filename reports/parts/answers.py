@@ -102,9 +102,12 @@ def _fastest(comparison: Comparison, impl: str | None) -> tuple[str, str | None]
         ranked = figures.count(sum(bool(case.ranked) for case in comparison.cases), "case")
         return f"{subject} alone was ranked, in {ranked}: there is nothing to compare it with.", wins.impl
     alone, tied = (len(wins.alone), len(wins.tied)) if wins else (0, 0)
-    word = first_word(comparison)
-    text = f"{subject} is {word} in {alone} of {figures.count(summary.cases, 'case')} {scope(comparison)}"
-    text += f" and tied for {word} in {tied} more." if tied else "."
+    word, of = first_word(comparison), f"of {figures.count(summary.cases, 'case')} {scope(comparison)}"
+    text = f"{subject} is {word} in {alone} {of}" + (f" and tied for {word} in {tied} more." if tied else ".")
+    if tied and not alone:  # the others of a tie are as good
+        as_good = [counted_label(each) for each in summary.wins if not each.alone and len(each.tied) == tied]
+        names = ", ".join(as_good) if impl is None else subject
+        text = f"{names} {'are' if impl is None and len(as_good) > 1 else 'is'} tied for {word} in {tied} {of}."
     return text, wins.impl if wins else subject
 
 

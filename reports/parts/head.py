@@ -10,10 +10,10 @@ from harness.analysis.revisions import CHANGES, change, mean_speedup
 from harness.analysis.verdicts import GRAVEST_OUTCOME_FIRST, Outcome, Verdict
 from harness.records.reason_texts import sentence
 from harness.records.reasons import Reason, kind
-from harness.records.schema import FAILED, RANKED, Status
+from harness.records.schema import FAILED, Status
 from reports import figures
 from reports.parts import caveats, reasons
-from reports.parts.answers import HOW
+from reports.parts.answers import HOW, counts
 
 MOST_FAILURES = 12  # lines; what is beyond shares the last one, as no failure is left out
 WHOLE = 2000  # characters of a line that is not cut: no reason is longer
@@ -31,9 +31,8 @@ def summary(comparison: Comparison, head: str) -> str:
     entries = [(case, case.entry(head)) for case in comparison.cases]
     total = len(entries)
     statuses = Counter[Status](entry.status if entry else "missing" for _, entry in entries)
-    right = sum(statuses[status] for status in RANKED)
+    (right, _), (same_bits, _) = counts(comparison, head)
     other_bits = sum(bool(entry and entry.other_bits) for _, entry in entries)
-    same_bits = sum(bool(entry and entry.checked.repeats and not entry.other_bits) for _, entry in entries)
     changes = Counter(change(case, entry) for case, entry in entries)
     parts = [f"{HOW[status]} {statuses[status]} of {total}" for status in FAILED if statuses[status]]
     parts += [f"right on {right} of {total}"] if right or not parts else []

@@ -14,7 +14,7 @@ import pytest
 from harness.cases import NormCase
 from harness.errors import UnavailableError, UsageError
 from harness.records import limits
-from harness.records.file import ResultsFile, load, set_torn_line_aside
+from harness.records.file import RESULTS_NAME, ResultsFile, in_folder, load, set_torn_line_aside
 from harness.records.reasons import Reason
 from harness.records.run_records import EndRecord, ImplRecord
 from harness.records.schema import (
@@ -532,6 +532,9 @@ def test_a_folder_is_no_results_file(tmp_path):
     assert complaint(tmp_path) == f"{tmp_path} is a folder; give a results file, RUN/results.jsonl"
     (tmp_path / "fp16.jsonl.bz2").touch()
     assert complaint(tmp_path) == f"{tmp_path} is a folder; give one of its files, such as {tmp_path}/fp16.jsonl.bz2"
+    assert in_folder(tmp_path) == tmp_path
+    (tmp_path / RESULTS_NAME).touch()
+    assert in_folder(tmp_path) == in_folder(tmp_path / RESULTS_NAME) == tmp_path / RESULTS_NAME
 
 
 def test_of_an_unfinished_run_a_case_is_finished_that_has_a_row_of_all_that_are_tried_on_it():

@@ -9,6 +9,7 @@ from harness.errors import UsageError
 from harness.records.reasons import Reason
 from harness.records.run_records import ImplRecord, SideRecord
 from reports.formats.pull_request import MOST_LINES, render
+from reports.parts.answers import fastest
 from tests.results_factory import (
     helpers,
     in_processes,
@@ -59,7 +60,7 @@ def test_of_many_failures_none_is_cut_from_the_first_line():
 def test_the_subject_can_be_chosen():
     text = render(compare(mixed()), "quack")
     assert text.startswith(
-        "quack: right 1 of 2, same bits 1 of 1. Failed: quack wrong on 1. quack is fastest in 0 of 2"
+        "quack: right 1 of 2, same bits 1 of 1. Failed: quack wrong on 1. quack is tied for fastest in 1 of 2 cases"
     )
     assert "| wrong |" in " ".join(text.split()).replace("wrong  |", "wrong |")
     with pytest.raises(UsageError, match="--subject can be: "):
@@ -71,6 +72,12 @@ def test_default_subject_is_fastest_with_most_cases():
     assert render(compare(results(*rows))).startswith(
         "liger: right 1 of 1, same bits 1 of 1. liger is fastest in 1 of 1 case on this GPU"
     )
+
+
+def test_all_of_a_tie_are_named():
+    rows = [row("torch-eager", 100.0), row("quack", 50.0), row("liger", 50.1), *helpers(100.0, 46.0)]
+    assert fastest(compare(results(*rows))) == "quack, liger are tied for fastest in 1 of 1 case on this GPU."
+    assert fastest(compare(results(*rows)), "liger") == "liger is tied for fastest in 1 of 1 case on this GPU."
 
 
 def test_every_file_of_a_run_is_a_subject():
