@@ -19,6 +19,7 @@ from harness.cases.variants import needs, probes
 from harness.errors import UnsupportedError, UsageError
 
 Config = Any  # what JSON can hold: an adapter's own settings, handed back to its `prepare`
+RUN_FOLDER = "NORMBWD_RUN_FOLDER"  # a worker's environment: a folder of the run, for what its processes share
 
 
 @dataclass(frozen=True)

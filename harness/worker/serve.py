@@ -14,6 +14,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, get_args
 
+from harness.cases import RUN_FOLDER
 from harness.errors import UsageError
 from harness.records.reasons import Reason
 from harness.records.run_records import ImplRecord
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
 ENVIRONMENT = {
     # torch may serve its own RMSNorm by a vendored quack; "torch eager" has to be torch's own kernel.
     "TORCH_DISABLE_NATIVE_JIT": "1",
+    # Its pool of processes imports torch for five seconds, which the first case would be timed beside and wait for.
+    "TORCHINDUCTOR_COMPILE_THREADS": "1",
     "TORCHINDUCTOR_CACHE_DIR": str(Path.home() / ".cache" / "normbwd" / "torch-inductor"),
     # Tuning by timing is repeated in each process: Triton, flash-linear-attention and FlagGems store no winners.
     "TRITON_CACHE_AUTOTUNING": "0",
@@ -72,7 +75,6 @@ KERNEL_CHOICES = (
 )
 CPU_ENVIRONMENT = {
     "TRITON_INTERPRET": "1",  # Triton kernels are verified on a CPU, in its interpreter
-    "TORCHINDUCTOR_COMPILE_THREADS": "1",  # Inductor's idle compile processes would share the cores that are timed
 }
 SPOILT_EXIT = 70
 
@@ -93,6 +95,7 @@ def serve(connection: Connection, start: Start, log: Path) -> None:
         os.register_at_fork(after_in_child=connection.close)
     divert_output(log)
     set_environment()
+    os.environ[RUN_FOLDER] = str(log.parent)
     on_cpu = start.device == "cpu" or (start.device == "auto" and not _has_gpu())
     if on_cpu:
         os.environ.update(CPU_ENVIRONMENT)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.cases import Grads, Inputs, NormCase, contiguous_rows, torch_dtype
 
-from ..libraries.cudnn_plans import plan_names, run_plan
+from ..libraries.cudnn_plans import plan_names, run_plan, share_built_plans
 
 if TYPE_CHECKING:
     import torch
@@ -26,6 +26,7 @@ requires = ("torch", "cudnn")
 for_speed = ("cudnn@tuned",)  # by `normbwd tune`, as cuDNN's own heuristics time nothing
 install = "pip install nvidia-cudnn-frontend"
 uses = ("cutlass",)  # which compiles the frontend's own norms, on SM 10.0
+compiles_ahead = True
 
 handles = {"rms": {"residual"}}
 FUSES_FROM = (9, 21)  # the version of cuDNN that adds the residual's gradient inside RMSNorm's backward
@@ -170,8 +171,8 @@ def _load() -> None:
             ctypes.CDLL(str(library))
     cudnn: Any = import_module("cudnn")
     cudnn.backend_version()  # raises where no library was found
-    import_module("cudnn.ops.norm.rmsnorm")
-    import_module("cudnn.ops.norm.layernorm")
+    for operators in ("cudnn.ops.norm.rmsnorm", "cudnn.ops.norm.layernorm"):
+        share_built_plans(import_module(operators))
 
 
 def _cudnn_folders() -> list[str]:

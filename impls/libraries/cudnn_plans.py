@@ -1,11 +1,18 @@
-"""A norm's backward as a graph of cuDNN's frontend, whose execution plans are listed and run by name."""
+"""Graphs of cuDNN's frontend: a backward whose plans are listed and run by name, and plans that processes share."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from hashlib import sha256
 from importlib import import_module
+from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from harness.cases import RUN_FOLDER
 from harness.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -106,3 +113,36 @@ def _current_stream() -> int:
     import torch
 
     return torch.cuda.current_stream().cuda_stream
+
+
+def share_built_plans(operators: ModuleType) -> None:
+    """Let these operators load the plans that other processes of the run built, and leave them those built here.
+
+    To build one takes seconds, to load it 65 ms; what is loaded is the plan that the operators chose by themselves.
+    """
+    for name in ("_build_fprop_graph", "_build_bprop_graph"):
+        build = getattr(operators, name, None)
+        if RUN_FOLDER in os.environ and build is not None and not isinstance(build, partial):
+            setattr(operators, name, partial(_loaded_or_built, build))
+
+
+def _loaded_or_built(build: Callable[..., tuple[Any, int]], handle: Any, *operands: Any) -> tuple[Any, int]:
+    """A graph with its plan, and the bytes of its workspace; built where no plan can be loaded, and then left behind.
+
+    The second choice is not left: this process may have lacked the memory for the first. Nor is a Python engine's plan.
+    """
+    described = [(each.shape, each.stride(), each.dtype) if hasattr(each, "stride") else each for each in operands]
+    key = f"{build.__module__} {build.__name__} {described}"
+    file = Path(os.environ[RUN_FOLDER], f"cudnn-{sha256(key.encode()).hexdigest()[:24]}")
+    cudnn: Any = import_module("cudnn")
+    with suppress(Exception):
+        graph = cudnn.pygraph(handle=handle)
+        graph.deserialize(handle, file.read_bytes())
+        return graph, graph.get_workspace_size()
+    graph, workspace_bytes = build(handle, *operands)
+    with suppress(Exception):
+        if (graph.selected_engine, graph._plan_index) == (None, 0):
+            written = file.with_suffix(f".{os.getpid()}")
+            written.write_bytes(bytes(graph.serialize()))
+            written.rename(file)
+    return graph, workspace_bytes
