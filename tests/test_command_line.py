@@ -677,6 +677,20 @@ def test_interrupted_run_keeps_rows_and_is_resumed(workers, folder):
     assert load(folder / "run" / "results.jsonl").rows == whole.rows
 
 
+def test_a_run_that_another_gpu_goes_on_with_says_which_gpu_measured_what(workers, folder, monkeypatch):
+    line, own = "bench --shapes 4x8,8x8,16x8 --norm rms --impls torch-eager --out run", session.device_record
+    for gpu in ("first", "second", "first"):
+        case = iter(range(2))  # each measures one, and is interrupted in the next
+        workers.statuses["torch-eager"] = lambda case=case: (
+            "ok" if next(case) == 0 else signal.raise_signal(signal.SIGINT)
+        )
+        monkeypatch.setattr(session, "device_record", lambda *at, gpu=gpu: own(*at).model_copy(update={"gpu": gpu}))
+        typed(f"{line} --resume" if (folder / "run").exists() else line)
+    whole = load(folder / "run" / "results.jsonl")
+    assert [(row.case.rows, row.gpu) for row in whole.rows] == [(4, 0), (8, 1), (16, 0)]
+    assert [(gpu.number, gpu.gpu, gpu.host) for gpu in whole.gpus] == [(0, "first", "host 0"), (1, "second", "host 1")]
+
+
 def test_a_run_that_another_process_writes_is_not_resumed(workers, folder, capsys):
     typed("bench --shapes 4x8 --norm rms --out run")
     path = folder / "run" / "results.jsonl"

@@ -12,9 +12,9 @@ from harness.fleet.cluster import GpuLostError, RemoteActor
 from harness.fleet.gpu_actor import GpuLocation
 from harness.fleet.shares import Shares
 from harness.fleet.team import ReadyGpu, Team
-from harness.records.file import AnyRecord
+from harness.records.file import AnyRecord, stamped
 from harness.records.reasons import Reason
-from harness.records.schema import ConditionsRecord, RowRecord, SelfTestRecord
+from harness.records.schema import RowRecord
 from harness.run.compile_ahead import Task
 from harness.run.invocation import Invocation
 from harness.run.plan import Job, remaining
@@ -64,8 +64,7 @@ class Stamped:
 
     def append(self, record: AnyRecord) -> None:
         """Write one record."""
-        if isinstance(record, RowRecord | SelfTestRecord | ConditionsRecord):
-            record = record.model_copy(update={"gpu": self.gpu})
+        record = stamped(record, self.gpu)
         try:
             self.results.append(record)
         except UnavailableError as error:

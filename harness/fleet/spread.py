@@ -186,7 +186,7 @@ def _open(
 ) -> Team:
     """Open the results file of a kind of GPU; `files` closes it."""
     gpus = _by_host(lanes)
-    path, jobs = open_results(invocation, planned, gpus[0].hello, gpus[0].place.device, revision)
+    path, jobs, _ = open_results(invocation, planned, gpus[0].hello, gpus[0].place.device, revision)
     files.enter_context(claimed(path))
     results = ResultsFile(path)
     stages_s: defaultdict[str, float] = defaultdict(float)

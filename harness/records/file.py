@@ -116,15 +116,22 @@ def _row_in_context(row: RowRecord, context: str) -> RowRecord | None:
     return row.model_copy(update=changes)
 
 
+def stamped(record: AnyRecord, gpu: int | None) -> AnyRecord:
+    """A record of what a GPU measured, with the number of the GPU where it has none."""
+    measured = isinstance(record, RowRecord | SelfTestRecord | ConditionsRecord) and record.gpu is None
+    return record.model_copy(update={"gpu": gpu}) if measured and gpu is not None else record
+
+
 class ResultsFile:
     """A results file that is open for writing: `append` returns after the record was handed to the operating system.
 
-    Several threads may append. Raises UsageError where the file cannot be opened, UnavailableError where a record
-    cannot be written.
+    What the GPU of number `gpu` measured is written with it, in a run on several. Several threads may append. Raises
+    UsageError where the file cannot be opened, UnavailableError where a record cannot be written.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, gpu: int | None = None) -> None:
         self.path = path
+        self._gpu = gpu
         self._lock = threading.Lock()
         try:
             self._stream = path.open("ab", buffering=0)
@@ -133,7 +140,7 @@ class ResultsFile:
 
     def append(self, record: AnyRecord) -> None:
         """Write one record as a line."""
-        line = record.model_dump_json(exclude_none=True).encode() + b"\n"
+        line = stamped(record, self._gpu).model_dump_json(exclude_none=True).encode() + b"\n"
         try:
             with self._lock:
                 self._write(line)
@@ -207,7 +214,10 @@ def _load(path: Path, torn: bool) -> Results:
         records.append(record)
     ends = _only(EndRecord, records)
     end = reduce(_add_sittings, ends) if ends else None
-    if end and (reason := impossible.longer_than_run(timed, end, len(_only(GpuRecord, records)))):
+    if gpus := _only(GpuRecord, records):  # what has no number is of the one that began, before another went on with it
+        records = [stamped(record, 0) for record in records]
+        timed = _only(RowRecord, records)
+    if end and (reason := impossible.longer_than_run(timed, end, len(gpus))):
         raise UsageError(f"{path} cannot be what a run measured: {sentence(reason)}; measure again")
     counting = _counting(timed)
     return Results(
@@ -217,7 +227,7 @@ def _load(path: Path, torn: bool) -> Results:
         tuple(_only(SelfTestRecord, records)),
         tuple(_only(ConditionsRecord, records)),
         tuple(_only(SanitizerRecord, records)),
-        tuple(_only(GpuRecord, records)),
+        tuple(gpus),
         tuple(_only(ResumedRecord, records)),
         tuple(bisect_left(counting, behind) for behind in selftests_behind),
     )

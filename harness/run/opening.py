@@ -11,8 +11,8 @@ from itertools import chain
 from pathlib import Path
 
 from harness.errors import UsageError
-from harness.records.file import RESULTS_NAME, ResultsFile, load, set_torn_line_aside
-from harness.records.run_records import ResumedRecord, RunRecord
+from harness.records.file import RESULTS_NAME, AnyRecord, Results, ResultsFile, load, set_torn_line_aside
+from harness.records.run_records import GpuRecord, ResumedRecord, RunRecord
 from harness.records.settings import OPTIONS, in_words
 from harness.run.plan import Job, left_to_do
 
@@ -103,11 +103,14 @@ def _unused(folder: Path) -> Path:
     return folder
 
 
-def resume(out: Path | None, run: RunRecord, jobs: Sequence[Job]) -> tuple[Path, list[Job]]:
+def resume(
+    out: Path | None, run: RunRecord, jobs: Sequence[Job], fleet: bool = False
+) -> tuple[Path, list[Job], int | None]:
     """The results file of `out`, or the one of runs/ that was written to last, and the jobs that it has no rows for.
 
-    Raises UsageError where there is no such file, OtherRunError where it belongs to another run, and InUseError. A run
-    may be resumed at another revision of normbwd with the same versions of the engine and of the adapters.
+    Also the number of this GPU, where the run has had another; a `fleet` numbers its own. Raises UsageError where there
+    is no such file, OtherRunError where it belongs to another run, and InUseError. A run may be resumed at another
+    revision of normbwd with the same versions of the engine and of the adapters.
     """
     path = file_to_resume(out)
     earlier = load(path, torn=True)
@@ -128,10 +131,23 @@ def resume(out: Path | None, run: RunRecord, jobs: Sequence[Job]) -> tuple[Path,
         )
     with claimed(path):  # its last line may be one that another process is writing
         set_torn_line_aside(path)  # not earlier: a file of another run must stay as it is
+        number, records = (None, []) if fleet else _gpus(earlier, run.device.gpu)
         if earlier.revisions[-1] != run.revision:
-            with closing(ResultsFile(path)) as results:
-                results.append(ResumedRecord(at=run.started_at, revision=run.revision))
-    return path, left_to_do(jobs, earlier, run.settings.timed)
+            records.append(ResumedRecord(at=run.started_at, revision=run.revision))
+        with closing(ResultsFile(path)) as results:
+            for record in records:
+                results.append(record)
+    return path, left_to_do(jobs, earlier, run.settings.timed), number
+
+
+def _gpus(earlier: Results, gpu: str | None) -> tuple[int | None, list[AnyRecord]]:
+    """The number of a GPU that goes on with a run, and records of the GPUs that the file has none of yet."""
+    known = [record.gpu for record in earlier.gpus] or [earlier.run.device.gpu]
+    if gpu is None or [gpu] == known:
+        return None, []
+    known += [gpu] * (gpu not in known)
+    missing = range(len(earlier.gpus), len(known))
+    return known.index(gpu), [GpuRecord(number=at, host=f"host {at}", gpu=known[at]) for at in missing]
 
 
 def _changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

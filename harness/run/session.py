@@ -97,9 +97,9 @@ def bench(
                 if missing := sum(impl.missing is not None for impl in planned.impls):
                     display.say(f"{missing} of {len(planned.impls)} implementations missing: see `normbwd list impls`")
                 device = device_record(planned.profile, planned.facts)
-                path, jobs = open_results(invocation, planned, hello, device, revision)
+                path, jobs, gpu = open_results(invocation, planned, hello, device, revision)
                 with opening.claimed(path):
-                    _run(invocation, planned, jobs, ResultsFile(path), first.worker, log, display, deadline)
+                    _run(invocation, planned, jobs, ResultsFile(path, gpu), first.worker, log, display, deadline)
         except KeyboardInterrupt as interrupt:
             if path is None:
                 raise
@@ -171,8 +171,8 @@ def _cases(invocation: Invocation, settings: Settings, facts: devices.DeviceFact
 
 def open_results(
     invocation: Invocation, planned: Planned, hello: Hello, device: DeviceRecord, revision: str | None
-) -> tuple[Path, list[Job]]:
-    """The results file to append to, and the jobs that it has no rows for."""
+) -> tuple[Path, Sequence[Job], int | None]:
+    """The results file to append to, the jobs that it has no rows for, and what `opening.resume` says of the GPU."""
     run = RunRecord(
         normbwd_version=__version__,
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -188,8 +188,8 @@ def open_results(
         jobs=len({job.case for job in planned.jobs}),
     )
     if invocation.resume:
-        return opening.resume(invocation.out, run, planned.jobs)
-    return opening.create(invocation.out, run), planned.jobs
+        return opening.resume(invocation.out, run, planned.jobs, fleet=invocation.fleet is not None)
+    return opening.create(invocation.out, run), planned.jobs, None
 
 
 def library_versions(hello: Hello, impls: Sequence[ImplRecord]) -> dict[str, str]:
