@@ -81,16 +81,21 @@ def _library(name: str, impls: Sequence[ImplRecord]) -> Library:
     return Library(name, tuple(impl.name for impl in impls), lacking, outside, versions)
 
 
+def competing(comparison: Comparison) -> set[str]:
+    """The rows of libraries that are not run outside what they were made for."""
+    return {name for each in libraries(comparison) if not each.outside for name in each.variants}
+
+
 def unmeasured(comparison: Comparison) -> list[str] | None:
     """The rows by which a library with a time may be faster and which were not run; None where the file is silent.
 
     While there are any, nothing is called the fastest.
     """
     timed = {entry.impl for case in comparison.cases for entry in case.of("ranked", "unranked")}
-    competing = [each for each in libraries(comparison) if not each.outside and timed.intersection(each.variants)]
-    if any(each.lacking is None for each in competing):
+    ran = [each for each in libraries(comparison) if not each.outside and timed.intersection(each.variants)]
+    if any(each.lacking is None for each in ran):
         return None
-    return [name for each in competing for name in each.lacking or ()]
+    return [name for each in ran for name in each.lacking or ()]
 
 
 @lru_cache(maxsize=1)  # several parts of a report take it
@@ -99,11 +104,10 @@ def standings(comparison: Comparison) -> list[Standing]:
     norms: dict[Norm, list[CaseComparison]] = {}
     for case in comparison.cases:
         norms.setdefault(case.case.norm, []).append(case)
-    known = libraries(comparison)
-    competing = {name for each in known if not each.outside for name in each.variants}
+    known, among = libraries(comparison), competing(comparison)
     found: list[Standing] = []
     for norm, cases in norms.items():
-        leads = [case.lead_among(competing) for case in cases]
+        leads = [case.lead_among(among) for case in cases]
         leaders = [{lead.impl, *lead.tied_with} if lead else set[str]() for lead in leads]
         found += [_standing(each, cases, leaders, norm, comparison.baseline) for each in known]
     return sorted((each for each in found if each.best), key=lambda each: -each.best.value if each.best else 0.0)

@@ -142,7 +142,7 @@ def _resamples(count: int, length: int) -> NDArray[np.int64]:
 
 # A process draws its addresses and compilations once, so ratios differ between processes. One process must not claim a
 # smaller difference than the error of 95 % of processes: 1.85 % of five on an H200 and 1.37 % of five on an H100, the
-# larger rounded up. `normbwd report results/h200/fast-llm.jsonl.bz2 --format processes` prints it.
+# larger rounded up. `normbwd report FILE --format processes` prints it.
 PROCESS_BAND = 0.019
 # The scatter between processes differs from case to case, so its tails are heavier than a normal's. It is taken as
 # Student's t with so many degrees of freedom, scaled so that 95 % lie within PROCESS_BAND.

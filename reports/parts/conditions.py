@@ -31,9 +31,17 @@ _HASH = re.compile(r" \(sha256:\w+\)")
 
 
 def heading(title: str, *runs: RunRecord) -> str:
-    """The first lines of a page about runs on one device: what it is about, and the revisions that measured."""
-    revisions = dict.fromkeys(f"revision {run.revision or figures.NOTHING}, {run.started_at[:10]}" for run in runs)
+    """The first lines of a page about runs on one device: what it is about, and what measured it when."""
+    revisions = dict.fromkeys(
+        f"revision {run.revision or figures.NOTHING}, {run.started_at[:10]}, {engine_and_versions(run)}" for run in runs
+    )
     return f"# {title} on {escape(runs[0].device.name)}\n\nMeasured at {escape('; '.join(revisions))}."
+
+
+def engine_and_versions(run: RunRecord) -> str:
+    """The versions of the engine and of the libraries that most times depend on."""
+    shared = {name: run.libraries[name] for name in ("torch", "triton", "libcudnn") if name in run.libraries}
+    return ", ".join(filter(None, [f"engine version {run.engine_version}", libraries_text(shared)]))
 
 
 def conditions(comparison: Comparison) -> list[tuple[str, str]]:

@@ -25,23 +25,23 @@ def section(comparison: Comparison) -> Section:
     return Section("Libraries", (main, about if main.rows else "", *apart, versions(comparison)))
 
 
-def tables(comparison: Comparison, ranges: bool = True, most_rows: int | None = None) -> tuple[Table, Table]:
+def tables(comparison: Comparison) -> tuple[Table, Table]:
     """The libraries that compete, the best of either norm on top, and those outside what they were made for."""
     standings = libraries.standings(comparison)
     by_name = {(each.library.name, each.norm): each for each in standings}
     norms: list[Norm] = [norm for norm in NORMS if any(each.norm == norm for each in standings)]
     names = {each.library.name: each.library for each in sorted(standings, key=_place)}
-    inside = [name for name, library in names.items() if not library.outside][:most_rows]
+    inside = [name for name, library in names.items() if not library.outside]
     known = libraries.unmeasured(comparison) is not None  # otherwise a column would have nothing to say
     columns = ("default", "best variant") if known else ("default",)
     heads = [f"{NORMS[norm]}, {column}" for norm in norms for column in columns]
 
     def row(name: str) -> list[str | Cell]:
         of_norms = [by_name.get((name, norm)) for norm in norms]
-        pairs = [(_default(each, ranges), _best(each, ranges))[: len(columns)] for each in of_norms]
-        return [_name(comparison, names[name].variants), *(cell for pair in pairs for cell in pair)]
+        pairs = [(_mean(each.default if each else None), _best(each))[: len(columns)] for each in of_norms]
+        return [with_marks(names[name].variants[0], comparison), *(cell for pair in pairs for cell in pair)]
 
-    main = [[*row(name), _firsts([by_name.get((name, norm)) for norm in norms])] for name in inside]
+    main = [[*row(name), firsts([by_name.get((name, norm)) for norm in norms])] for name in inside]
     apart = [[*row(name), library.outside] for name, library in names.items() if library.outside]
     first = f"{first_word(comparison)} in"
     return table(left("library", *heads, first), main), table(left("library", *heads, "why"), apart)
@@ -67,54 +67,45 @@ def _took(comparison: Comparison, impl: str) -> str:
     return f"{tried + 1} timed by `normbwd tune`" if tried else figures.seconds(seconds)
 
 
-def versions(comparison: Comparison, shown: Table | None = None) -> str:
-    """The versions of all libraries of the run, or beside torch's that of each row of a table."""
-    known = comparison.run.libraries
-    if shown:
-        rows = {row[0].text.partition(" ")[0] for row in shown.rows}
-        own = {next(iter(impl.libraries), "") for impl in comparison.run.implementations if impl.name in rows}
-        known = {name: known[name] for name in known if name in own | {"torch", "triton", "libcudnn"}}
-    return f"Versions: {without_hashes(libraries_text(known))}."
+def versions(comparison: Comparison) -> str:
+    """The versions of all libraries of the run."""
+    return f"Versions: {without_hashes(libraries_text(comparison.run.libraries))}."
 
 
 def _place(standing: Standing) -> float:
     return -standing.best.value if standing.best else 0.0
 
 
-def _name(comparison: Comparison, variants: Sequence[str]) -> str:
-    """A library, and in how many of its default's cases it was right with the same bits, where that is not in all."""
-    name, *_ = variants
-    (right, ran), (same, of_right) = counts(comparison, name)
+def with_marks(name: str, *comparisons: Comparison) -> str:
+    """A library's default, and in how many of its cases it was right with the same bits, where that is not in all."""
+    each = [counts(comparison, name) for comparison in comparisons]
+    right, ran, same, of_right = (sum(of) for of in zip(*((*one, *other) for one, other in each), strict=True))
     marks = [f"right in {right} of {ran}"] if right < ran else []
     marks += [f"same bits in {same} of {of_right}"] if same < of_right else []
     return f"{name} ({', '.join(marks)})" if marks else name
 
 
-def _default(standing: Standing | None, ranges: bool) -> Cell:
-    return _mean(standing.default if standing else None, ranges)
-
-
-def _best(standing: Standing | None, ranges: bool) -> Cell:
+def _best(standing: Standing | None) -> Cell:
     """The best variant's mean, and the variant that was chosen most often where that is not the default."""
     if standing is None:
         return Cell(figures.NOTHING)
     if standing.library.lacking is None or (standing.library.lacking and len(standing.library.variants) == 1):
         return Cell("not measured")
-    cell = _mean(standing.best, ranges)
+    cell = _mean(standing.best)
     chosen = [name for name, _ in standing.chosen.most_common() if name != standing.library.variants[0]]
     return Cell(f"{cell.text}, {chosen[0]}", cell.key) if chosen else cell
 
 
-def _mean(mean: Mean | None, ranges: bool) -> Cell:
+def _mean(mean: Mean | None) -> Cell:
     """A mean with its range, and over how many cases it is where it lacks some."""
     if mean is None:
         return Cell(figures.NOTHING)
-    reach = f" ({figures.plain_ratio(mean.smallest)} to {figures.plain_ratio(mean.largest)})" if ranges else ""
+    reach = f" ({figures.plain_ratio(mean.smallest)} to {figures.plain_ratio(mean.largest)})"
     some = f" in {mean.cases} of {mean.total}" if mean.cases < mean.total else ""
     return Cell(f"{figures.plain_ratio(mean.value)}{reach}{some}", mean.value)
 
 
-def _firsts(standings: Sequence[Standing | None]) -> Cell:
-    """The cases of all norms in which it is ahead of all others, and those in which it ties for that."""
+def firsts(standings: Sequence[Standing | None]) -> Cell:
+    """The cases of all standings in which it is ahead of all others, and those in which it ties for that."""
     first, tied = (sum(getattr(each, name) or 0 for each in standings if each) for name in ("first", "tied"))
     return Cell(f"{first}, tied in {tied}" if tied else str(first), first)

@@ -46,10 +46,12 @@ def write_all(
 ) -> list[str]:
     """Write every document, and `more`, that differs from what its function gives, and return their paths.
 
-    With `check` nothing is written. Raises UsageError as `documents` does, and where a document cannot be written.
+    Reports in results/ that no file gives any more are deleted. With `check` nothing is changed. Raises UsageError as
+    `documents` does, and where a document cannot be written.
     """
+    texts = documents(checkout)
     changed: list[str] = []
-    for name, make_text in (documents(checkout) | dict(more or {})).items():
+    for name, make_text in (texts | dict(more or {})).items():
         path, text = checkout / name, make_text()
         if path.exists() and path.read_text(encoding="utf-8") == text:
             continue
@@ -60,6 +62,12 @@ def write_all(
                 path.write_text(text, encoding="utf-8", newline="\n")
             except OSError as error:
                 raise UsageError(f"cannot write {path}: {error.strerror}; give write access to the checkout") from error
+    planned = read_plan(checkout / "results/plan.toml").pages
+    for path in (path for page in planned for path in checkout.glob(f"results/*/{page}")):
+        if (name := path.relative_to(checkout).as_posix()) not in texts:
+            changed.append(name)
+            if not check:
+                path.unlink()
     return changed
 
 

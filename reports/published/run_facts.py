@@ -5,11 +5,14 @@ The page's script draws from the same texts, so that pictures and tables agree.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from functools import partial
 from typing import Any
 
 from harness.analysis.case_comparison import CaseComparison, Entry, bandwidth_gbps
 from harness.analysis.comparison import Comparison
 from harness.analysis.joining import Joined, same_traffic_add
+from harness.analysis.libraries import competing
 from harness.analysis.pairing import time_interval
 from harness.analysis.step import every_context
 from harness.analysis.summary import fastest_of_each
@@ -21,7 +24,7 @@ from harness.records.contexts import COLD, FWD_BWD, HOST
 from harness.records.reason_texts import sentence
 from harness.records.settings import Settings
 from reports import figures
-from reports.labels import determinism
+from reports.labels import determinism, first_word
 from reports.parts import answers, caveats, conditions
 from reports.parts.geomeans import geomeans
 from reports.published.sources import Source
@@ -29,7 +32,7 @@ from reports.size_groups import groups
 
 COLUMNS = (  # of each implementation on a case
     *("impl", "standing", "status", "us", "us_low", "us_high", "speedup", "verdict"),
-    *("gbps", "gbps_low", "gbps_high", "percent_of_add", "rho", "class", "bits", "why"),
+    *("gbps", "percent_of_add", "rho", "class", "bits", "why"),
 )
 FLUSHES = {"clean": "", "dirty": "dirty flush", "none": "no flush"}  # site.html explains them
 
@@ -50,6 +53,7 @@ def run_facts(source: Source) -> dict[str, Any]:
         "caveats": caveats.caveats(comparison),
         "budget": conditions.error_budget(comparison),
         "conditions": conditions.conditions(comparison),
+        "outside": {impl.name: impl.outside for impl in run.implementations if impl.outside},
         "levels": [(name, figures.gbps(value)) for name, value in levels.items() if value],
         "means": [_means(context) for context in contexts],
         "groups": [group for context in contexts for group in _groups(context)],
@@ -66,6 +70,7 @@ def _groups(comparison: Comparison) -> list[dict[str, Any]]:
     """The cases of a context on the usual inputs, in groups of cases that differ only in shape."""
     run = comparison.run
     fastest = fastest_of_each(comparison.summary.geomeans, {impl.name: impl.family for impl in run.implementations})
+    sentence_of = partial(answer, comparison, competing=competing(comparison), word=first_word(comparison))
     strips = {case.case: name for group in groups(comparison) for name, cases in group.strips.items() for case in cases}
     by_group: dict[tuple[str, str, str], list[CaseComparison]] = {}
     for case in comparison.cases:
@@ -80,7 +85,10 @@ def _groups(comparison: Comparison) -> list[dict[str, Any]]:
             "context": context_text(comparison.context, run.settings),
             "shown": [mean.impl for mean in fastest if mean.norm == norm],
             "gradients": list(_gradients(cases[0]).values()),
-            "cases": [{"strip": strips.get(case.case), **_case(comparison, case)} for case in cases],
+            "cases": [
+                {"strip": strips.get(case.case), "answer": sentence_of(case), **_case(comparison, case)}
+                for case in cases
+            ],
         }
         for (norm, variant, dtype), cases in by_group.items()
     ]
@@ -93,12 +101,11 @@ def _gradients(case: CaseComparison) -> dict[str, str]:
 
 def _case(comparison: Comparison, case: CaseComparison) -> dict[str, Any]:
     moves = comparison.context not in (HOST, FWD_BWD)  # of which the bytes of a backward give no bandwidth
-    add_us, _, _, add_gbps, _, _ = _times(case.case, same_traffic_add(case.joined) if case.add_us else None, moves)
+    add_us, _, _, add_gbps = _times(case.case, same_traffic_add(case.joined) if case.add_us else None, moves)
     return {
         "shape": shape_text(case.case),
         "rows": case.case.rows,
         "cols": case.case.cols,
-        "answer": answer(comparison, case),
         "band": conditions.aa_band(case),
         "add_us": add_us,
         "add_gbps": add_gbps,
@@ -106,18 +113,17 @@ def _case(comparison: Comparison, case: CaseComparison) -> dict[str, Any]:
     }
 
 
-def answer(comparison: Comparison, case: CaseComparison) -> str:
-    """A sentence: the fastest implementation of a case and by how much, or why none is called fastest."""
-    if case.lead is None:
+def answer(comparison: Comparison, case: CaseComparison, competing: Collection[str], word: str) -> str:
+    """A sentence: which of those `competing` is first or fastest, and by how much; or why none is called so."""
+    if (lead := case.lead_among(competing)) is None:
         return answers.no_fastest(case)
-    lead = case.lead
     if lead.tied_with:
         return f"{lead.impl} is first; {', '.join(lead.tied_with)} cannot be told from it."
     if lead.runner_up is not None:
         ratio = figures.ratio_and_interval(lead.ratio)
-        return f"{lead.impl} is fastest: {ratio} times as fast as {lead.runner_up}, the next."
-    over = case.fastest.speedup if case.fastest else None
-    if over is None:
+        return f"{lead.impl} is {word}: {ratio} times as fast as {lead.runner_up}, the next."
+    first = case.entry(lead.impl)
+    if (over := first.speedup if first else None) is None:
         return f"{lead.impl} alone was ranked."
     return f"{lead.impl}: {figures.ratio_and_interval(over)} times as fast as {comparison.baseline}."
 
@@ -146,12 +152,11 @@ def _entry(case: CaseComparison, entry: Entry, moves: bool) -> list[Any]:
 
 
 def _times(case: NormCase, joined: Joined | None, moves: bool) -> list[str | None]:
-    """The median us with its interval, and if it `moves` bytes the GB/s with their interval; None for no figure."""
+    """The median us with its interval, and if it `moves` bytes the GB/s; None for no figure."""
     if joined is None:
-        return [None] * 6
-    low_us, high_us = time_interval(joined.timings)
-    bandwidths = (bandwidth_gbps(case, us) if moves else None for us in (joined.median_us, high_us, low_us))
-    texts = [*map(figures.microseconds, (joined.median_us, low_us, high_us)), *map(figures.gbps, bandwidths)]
+        return [None] * 4
+    gbps = figures.gbps(bandwidth_gbps(case, joined.median_us) if moves else None)
+    texts = [*map(figures.microseconds, (joined.median_us, *time_interval(joined.timings))), gbps]
     return [None if text == figures.NOTHING else text for text in texts]
 
 

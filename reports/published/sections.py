@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from harness.analysis.held_out import why_not_held_out
+from harness.analysis.libraries import Standing, standings
+from harness.analysis.libraries import libraries as known_libraries
 from harness.analysis.machines import RUN_BAND, CasePlace, place
 from harness.analysis.outcomes import join_outcomes, tally, tried
 from harness.analysis.statistics import geomean
@@ -13,16 +15,15 @@ from harness.analysis.step import every_context
 from harness.cases import NormCase
 from harness.records.contexts import COLD
 from harness.records.published_plan import Plan
-from harness.records.run_records import RunRecord
 from harness.records.schema import FAILED
 from reports import figures
-from reports.labels import NORMS, is_own
-from reports.markdown_writer import paragraphs, table, without_padding, write_table
+from reports.labels import NORMS, first_word, is_own
+from reports.markdown_writer import paragraphs, table, without_padding
 from reports.parts import libraries
-from reports.parts.conditions import libraries_text
+from reports.parts.conditions import engine_and_versions, libraries_text, without_hashes
 from reports.published.run_facts import context_text
-from reports.published.sources import Source, by_device, most_important
-from reports.table import left
+from reports.published.sources import Source, by_device
+from reports.table import Cell, left
 
 PLACES = ("ahead", "tied", "behind", "no verdict")
 ABOUT_TALLIES = (
@@ -32,20 +33,58 @@ MOST_ROWS = 8  # of the README's table; the page of the run has all
 
 
 def fastest(sources: Sequence[Source], plan: Plan) -> str:
-    """The implementations with the highest mean speedups in the most important run, and how that was measured."""
-    source = most_important(sources, plan)
-    if source is None:
+    """The libraries with the highest mean speedups in the most important run, a column for each device and norm."""
+    files = [source for source in sources if source.name == next(iter(plan.runs))]
+    if not files:
         return ""
-    comparison = source.comparison
-    link = "".join(f"; [all shapes and implementations](results/{source.device}/{page})" for page in source.pages[:1])
-    stale = "; **stale**" if source.stale else ""
-    inside, outside = libraries.tables(comparison, False, MOST_ROWS)
-    apart = [f"{libraries.OUTSIDE}:", without_padding(write_table(outside))] if outside.rows else []
-    how = f"Geometric mean speedups over {comparison.baseline}. {libraries.how_chosen(comparison)}"
-    engine = f"engine version {source.results.run.engine_version}"
-    measured = f"{source.device_name}, {source.date}, {engine}; {source.about}{link}{stale}."
-    about = f"{how} {measured} {libraries.versions(comparison, inside)}"
-    return paragraphs([without_padding(write_table(inside)), about, *apart])
+    runs = [source.comparison for source in files]
+    known = {(each.library.name, file.device, each.norm): each for file in files for each in standings(file.comparison)}
+    best_first = sorted(known.values(), key=lambda each: -each.best.value if each.best else 0.0)
+    names = list(dict.fromkeys(each.library.name for each in best_first if not each.library.outside))[:MOST_ROWS]
+    outside = dict.fromkeys(each.library.name for each in best_first if each.library.outside)
+    measured = {key[1:] for key in known}
+    columns = [(file.device, norm) for file in files for norm in NORMS if (file.device, norm) in measured]
+    rows: list[list[str | Cell]] = []
+    for name in names:
+        places = [known.get((name, *column)) for column in columns]
+        default = next(place.library.variants[0] for place in places if place)
+        rows.append([libraries.with_marks(default, *runs), *map(_speedup, places), libraries.firsts(places)])
+    complete = all(first_word(run) == "fastest" for run in runs)
+    heads = [*(f"{device}, {NORMS[norm]}" for device, norm in columns), "fastest in" if complete else "first in"]
+    about = (
+        f"{files[0].about[:1].upper()}{files[0].about[1:]}: geometric mean speedups over {runs[0].baseline}; "
+        "in brackets with the best variant, where that is another; ‡: not ranked in every case.",
+        libraries.how_chosen(runs[0]) if complete else "Not every variant was measured, so none is called fastest.",
+        f"{libraries.OUTSIDE}, so only in the reports: {', '.join(outside)}." if outside else "",
+    )
+    alike: dict[str, list[str]] = {}
+    for file in files:
+        alike.setdefault(_versions(file, names), []).append(_measured(file))
+    of_files = [f"Measured: {'; '.join(of)}; {file_versions}." for file_versions, of in alike.items()]
+    written = without_padding(table(left("library", *heads), rows))
+    return paragraphs([written, " ".join(filter(None, about)), " ".join(of_files)])
+
+
+def _speedup(standing: Standing | None) -> str:
+    """The mean speedup of a default, and that of the best variants in brackets where it is another."""
+    means = (standing.default, standing.best) if standing else (None, None)
+    default, best = (
+        figures.plain_ratio(mean.value) + "‡" * (mean.cases < mean.total) if mean else figures.NOTHING for mean in means
+    )
+    return default if best == default else f"{default} ({best})"
+
+
+def _measured(source: Source) -> str:
+    """A file with its device and day."""
+    name = f"[{source.device_name}](results/{source.device}/{source.pages[0]})" if source.pages else source.device_name
+    return f"{name}, {source.date}{', **stale**' if source.stale else ''}"
+
+
+def _versions(source: Source, shown: Sequence[str]) -> str:
+    """Of the engine and of what the rows need; a library that has no version but a hash is in the report."""
+    own = [next(iter(each.versions.items()), None) for each in known_libraries(source.comparison) if each.name in shown]
+    of_rows = libraries_text(dict(version for version in own if version and not version[1].startswith("sha256")))
+    return ", ".join(filter(None, [engine_and_versions(source.results.run), without_hashes(of_rows)]))
 
 
 def runs(sources: Sequence[Source], plan: Plan) -> str:
@@ -55,14 +94,22 @@ def runs(sources: Sequence[Source], plan: Plan) -> str:
         measured = [source for source in files if not source.results.run.sides]
         absent = [name for name in plan.runs if name not in {source.name for source in measured}]
         parts.append(f"## {files[0].device_name}")
-        for conditions in dict.fromkeys(versions(source.results.run) for source in measured):
-            alike = [source for source in measured if versions(source.results.run) == conditions]
+        for conditions in dict.fromkeys(engine_and_versions(source.results.run) for source in measured):
+            alike = [source for source in measured if engine_and_versions(source.results.run) == conditions]
             timed = [row for source in alike if source.is_ranking for row in _timed(source)]
             verified = [_verified(source) for source in alike if not source.is_ranking]
             timed_heads = [*left("timed run", "date"), "cases", "first", "tied", "behind", "no verdict"]
             verified_heads = [*left("verified run", "date"), "cases", "implementations", "right in all", "failing"]
             parts.append(f"{conditions[:1].upper()}{conditions[1:]}:")
             parts += [without_padding(table(timed_heads, timed)), without_padding(table(verified_heads, verified))]
+        linked = {page for source in measured for page in source.pages[:1]}
+        more = dict.fromkeys(
+            f"[{page}](../results/{source.device}/{page})"
+            for source in files
+            for page in source.pages
+            if page not in linked
+        )
+        parts.append(f"More reports: {', '.join(more)}." if more else "")
         parts.append(f"Not measured: {', '.join(absent)}." if absent else "")
     return paragraphs(parts)
 
@@ -73,17 +120,32 @@ def tallies(sources: Sequence[Source], _plan: Plan) -> str:
     A cell is a case in a context. One that several runs have is counted once, of the most important run.
     """
     lines: dict[tuple[str, ...], dict[tuple[NormCase, str], CasePlace]] = {}
+    files: dict[tuple[str, ...], dict[str, Source]] = {}
     for source in (source for source in sources if source.is_ranking):
         drawn = _drawn(source)
         for comparison in every_context(source.comparison):
             context = context_text(comparison.context, comparison.run.settings)
             for case in comparison.cases:
-                cells = lines.setdefault((source.device_name, NORMS[case.case.norm], *drawn), {})
+                line = source.device_name, NORMS[case.case.norm], *drawn
+                files.setdefault(line, {})[source.name] = source
+                cells = lines.setdefault(line, {})
                 if (case.case, context) not in cells:
                     cells[case.case, context] = place(case, is_own)
-    rows = [[", ".join(line), *_tally(list(cells.values()))] for line, cells in lines.items()]
-    heads = [*left("device, norm"), *PLACES, "lead over the best other"]
-    return paragraphs([without_padding(table(heads, rows)), ABOUT_TALLIES.format(band=figures.band(RUN_BAND))])
+    rows = [
+        [", ".join(line), *_tally(list(cells.values())), _dates(list(files[line].values()))]
+        for line, cells in lines.items()
+    ]
+    heads = [*left("device, norm"), *PLACES, "lead over the best other", *left("measured")]
+    measured = dict.fromkeys(engine_and_versions(source.results.run) for of in files.values() for source in of.values())
+    about = f"{ABOUT_TALLIES.format(band=figures.band(RUN_BAND))} Measured with {'; '.join(measured)}."
+    return paragraphs([without_padding(table(heads, rows)), about]) if rows else ""
+
+
+def _dates(files: Sequence[Source]) -> str:
+    """The first and the last day of files, and how many of them are stale."""
+    days, stale = sorted(source.date for source in files), sum(source.stale for source in files)
+    some = f"{stale} of {len(files)} files stale" if stale < len(files) else "stale"
+    return " to ".join(dict.fromkeys((days[0], days[-1]))) + (f", {some}" if stale else "")
 
 
 def _drawn(source: Source) -> list[str]:
@@ -104,12 +166,6 @@ def _tally(places: Sequence[CasePlace]) -> list[str]:
 
 
 SECTIONS: dict[str, Callable[[Sequence[Source], Plan], str]] = {"fastest": fastest, "tallies": tallies, "runs": runs}
-
-
-def versions(run: RunRecord) -> str:
-    """The versions of the engine and of the libraries that most times depend on."""
-    shared = {name: run.libraries[name] for name in ("torch", "triton", "libcudnn") if name in run.libraries}
-    return ", ".join(filter(None, [f"engine version {run.engine_version}", libraries_text(shared)]))
 
 
 def _timed(source: Source) -> list[list[str]]:

@@ -6,7 +6,8 @@ const unpack = value => typeof value === "number" && value < 0 ? unpack(packed.s
   : value && typeof value === "object" ? Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, unpack(inner)])) : value;
 const data = unpack(packed.data);
 const FIELDS = ["device", "norm", "variant", "dtype", "context", "shape", "run"];
-const LABELS = { device: "device", beside: "beside it", norm: "norm", variant: "variant", dtype: "dtype", context: "context", shape: "rows x columns", run: "measured in" };
+const FIRST = ["device", "norm"];  // what stands beside the size; the rest is folded
+const LABELS = { device: "device", beside: "beside it", norm: "norm", variant: "variant", dtype: "dtype", context: "context", shape: "measured sizes", run: "measured in" };
 const NORMS = { rms: "RMSNorm", layer: "LayerNorm" };
 const SIGNS = { faster: "▲", slower: "▼", same: "≈" };
 const SVG = "http://www.w3.org/2000/svg";
@@ -91,24 +92,25 @@ function choose(device) {
 const besides = (point, device) => points.find(other => other.device === device
   && ["norm", "variant", "dtype", "context", "shape"].every(field => other[field] === point[field]));
 
-// Rows and columns in any spelling: 4096x2048, 4096 × 2048, 4096,2048, 4,096 by 2,048.
+// Rows and columns in any spelling: 4096x2048, 4096 × 2048, 4096 2048, 4,096 by 2,048.
 function sizes(text) {
   const numbers = spelled => (spelled.match(/\d+/g) ?? []).map(Number);
   const joined = numbers(text.replace(/\b\d{1,3}(,\d{3})+\b/g, number => number.replaceAll(",", "")));
   return joined.length > 1 ? joined : numbers(text);
 }
-// Shows the case of that size that has most of what is chosen, or names the nearest size.
+// Shows the case of that size on the chosen device and norm that has most of what else is chosen, or the nearest size.
 function find(text) {
   const [rows, cols] = sizes(text);
   if (!rows || !cols) { by("unmet").textContent = "Write rows x columns, such as 4096x2048."; return; }
   const apart = ({ measured }) => Math.abs(Math.log(measured.rows / rows)) + Math.abs(Math.log(measured.cols / cols));
-  const alike = point => FIELDS.filter(field => point[field] === current[field]).length;
-  const [best] = [...points].sort((a, b) => apart(a) - apart(b) || alike(b) - alike(a));
+  const alike = point => FIELDS.filter(field => field !== "shape" && point[field] === current[field]).length;
+  const [best] = points.filter(point => FIRST.every(field => point[field] === current[field]))
+    .sort((a, b) => Boolean(apart(a)) - Boolean(apart(b)) || alike(b) - alike(a) || apart(a) - apart(b));
   const { beside } = wanted;
   asked = {};
   wanted = Object.fromEntries([...FIELDS.map(field => [field, best[field]]), ...(beside ? [["beside", beside]] : [])]);
   show();
-  if (apart(best)) by("unmet").textContent = `${rows} x ${cols} was not measured. The nearest size is shown: ${best.shape}.`;
+  if (apart(best)) by("unmet").textContent = `${rows} x ${cols} was not measured here. The nearest size is shown: ${best.shape}.`;
 }
 
 const NAMES = { device: nameOf, norm: norm => NORMS[norm] };
@@ -119,15 +121,18 @@ function selector(field, options, value, names = text => text) {
 }
 
 function controls(point, offered) {
-  const focused = document.activeElement?.name;
-  const fields = FIELDS.filter(field => field !== "run" || offered.run.length > 1);
-  const selectors = fields.map(field => selector(field, offered[field], point[field], NAMES[field]));
+  const focused = document.activeElement?.name, selectorOf = field => selector(field, offered[field], point[field], NAMES[field]);
+  const folded = FIELDS.filter(field => !FIRST.includes(field) && (field !== "run" || offered.run.length > 1));
+  const selectors = folded.map(selectorOf);
   if (data.devices.length > 1) {
     const others = data.devices.map(device => device.key).filter(device => device !== point.device);
     const value = others.includes(wanted.beside) ? wanted.beside : "";
-    selectors.splice(1, 0, selector("beside", ["", ...others], value, device => device ? nameOf(device) : "nothing"));
+    selectors.push(selector("beside", ["", ...others], value, device => device ? nameOf(device) : "nothing"));
   }
-  by("choose").replaceChildren(...selectors);
+  by("first").replaceChildren(...FIRST.map(selectorOf));
+  by("sizes").replaceChildren(...offered.shape.map(shape => el("option", { value: shape })));
+  by("rest").lastChild.replaceChildren(...selectors);
+  by("rest").firstChild.textContent = `more: ${folded.map(field => point[field]).join(", ")}`;
   if (focused) by("choose").elements[focused]?.focus();
 }
 
@@ -156,6 +161,7 @@ function ranking(point) {
   const line = (row, place) => el("tr", { class: row.standing + (place === 0 && row.standing === "ranked" ? " first" : "") },
     el("th", { scope: "row" }, row.impl,
       row.why?.startsWith("waits") ? el("span", { class: "badge" }, "waits for other kernels") : null,
+      point.of.outside[row.impl] ? el("span", { class: "badge" }, point.of.outside[row.impl]) : null,
       row.us && row.standing === "unranked" ? el("span", { class: "badge" }, "not ranked") : null),
     el("td", { class: PASSED[row.status] ? "" : "wrong" }, PASSED[row.status] ?? row.status),
     el("td", { class: row.status === "nondeterministic" ? "other-bits" : "" }, sameBits(row)),
@@ -206,7 +212,8 @@ function curvesOf(cases, run) {
   const curves = new Map();
   for (const measured of cases) for (const row of measured.entries.map(read)) if (row.gbps) {
     if (!curves.has(row.impl)) curves.set(row.impl, []);
-    curves.get(row.impl).push({ measured, at: measured[run.axis], gbps: row.gbps, low: row.gbps_low, high: row.gbps_high });
+    const scaled = us => us && row.gbps * row.us / us;
+    curves.get(row.impl).push({ measured, at: measured[run.axis], gbps: row.gbps, low: scaled(row.us_high), high: scaled(row.us_low) });
   }
   return curves;
 }
@@ -242,7 +249,7 @@ function picture(point, strip, cases, axis, top) {
     if (known.length > 1) group.append(shape("polygon", { class: "band", points: [...known.map(each => [x(each.at), y(each.high)]), ...[...known].reverse().map(each => [x(each.at), y(each.low)])].join(" ") }));
     group.append(shape("polyline", { class: "curve", "stroke-dasharray": styleOf(impl).dashes, points: curve.map(each => [x(each.at), y(each.gbps)]).join(" ") }));
     for (const each of curve) group.append(shape("path", { class: "mark", d: marker(styleOf(impl).marker, x(each.at), y(each.gbps), 3.4), onclick: () => pick("shape", each.measured.shape) },
-      shape("title", {}, `${impl}, ${each.measured.shape}: ${each.gbps} GB/s${each.low ? ` [${each.low}, ${each.high}]` : ""}`)));
+      shape("title", {}, `${impl}, ${each.measured.shape}: ${each.gbps} GB/s`)));
     svg.append(group);
   }
   return el("figure", {}, el("figcaption", {}, strip), svg);
@@ -390,8 +397,7 @@ function runs() {
     table("planned runs", [...first, "what"], data.planned.map(run => [run.name, ...on(run, [marked(run.about)])])));
 }
 
-by("choose").addEventListener("submit", event => event.preventDefault());
-by("find").addEventListener("submit", event => { event.preventDefault(); find(event.target.elements.namedItem("size").value); });
+by("choose").addEventListener("submit", event => { event.preventDefault(); find(event.target.elements.namedItem("size").value); });
 by("copy").addEventListener("click", async () => {
   const range = document.createRange();
   range.selectNodeContents(by("again"));

@@ -1,7 +1,7 @@
 """Every norm backward as a test of pytest-benchmark, with its JSON, its comparison and its histogram.
 
     pytest tests/benchmarks/bench_backward.py --benchmark-json out.json
-    pytest tests/benchmarks/bench_backward.py --normbwd-results results/h200/fast-llm.jsonl.bz2 --benchmark-histogram
+    pytest tests/benchmarks/bench_backward.py --normbwd-results results/DEVICE/fast-llm.jsonl.bz2 --benchmark-histogram
 
 All implementations of a case were interleaved in the same blocks by the shared engine, whose samples hold no host time;
 pytest-benchmark is shown them one by one on a virtual clock. The name keeps this file out of the usual tests, where

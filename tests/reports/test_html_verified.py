@@ -15,7 +15,7 @@ from reports.formats.verification import sections
 from reports.table import Section, Table
 from tests.results_factory import careful, longer, outcomes, results, row, verified_only
 
-PEERS = Path(__file__).parents[2] / "results/h200/verify-peers.jsonl.bz2"
+PUBLISHED = sorted((Path(__file__).parents[2] / "results").glob("*/verify-*.jsonl.bz2"))
 
 
 class Page(HTMLParser):
@@ -66,7 +66,9 @@ def walk(parts):
             yield part
 
 
-@pytest.mark.parametrize("made_by", [[careful], [careful, longer], [verified_only], [partial(load, PEERS)]])
+@pytest.mark.parametrize(
+    "made_by", [[careful], [careful, longer], [verified_only], *([partial(load, path)] for path in PUBLISHED[-1:])]
+)
 def test_every_title_and_every_cell_is_there_in_order(made_by):
     runs = [make() for make in made_by]
     page, made = Page(reports.render(runs, "html")), list(walk(sections(list(map(compare, runs)), outcomes(runs))))

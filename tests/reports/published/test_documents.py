@@ -1,13 +1,14 @@
 """`normbwd documents` writes what the published files give, and `--check` names what differs."""
 
 import shutil
+from dataclasses import replace
 
 import pytest
 
 from harness.errors import UsageError
 from reports.published import sources as published_files
 from reports.published.documents import documents, write_all
-from tests.reports.published.small_checkout import make
+from tests.reports.published.small_checkout import CASES, make, publish, timed
 
 
 @pytest.fixture(scope="module")
@@ -54,18 +55,34 @@ def test_changed_figures_are_named_and_nothing_is_written(checkout):
 def test_readme_has_a_short_table_and_how_it_was_measured(written):
     lines = text(written, "README.md").splitlines()
     assert [line for line in lines if line.startswith("| ")] == [
-        "| library | RMSNorm, default | RMSNorm, best variant | LayerNorm, default | LayerNorm, best variant "
-        "| fastest in |",
-        "| triton-inhouse | 2.00 | 2.00 | 2.00 | 2.00 | 3, tied in 1 |",
-        "| quack (same bits in 0 of 5) | 1.90 | 1.90 | 1.46 | 1.46 | 1, tied in 1 |",
-        "| liger | 1.33 | 1.33 | 1.33 | 1.33 | 0 |",
-        "| torch-eager | 1.00 | 1.00 | 1.00 | 1.00 | 0 |",
+        "| library | h200, RMSNorm | h200, LayerNorm | fastest in |",
+        "| triton-inhouse | 2.00 | 2.00 | 3, tied in 1 |",
+        "| quack (same bits in 0 of 5) | 1.90 | 1.46 | 1, tied in 1 |",
+        "| liger | 1.33 | 1.33 | 0 |",
+        "| torch-eager | 1.00 | 1.00 | 0 |",
     ]
-    (measured,) = [line for line in lines if line.startswith("Geometric mean speedups over torch-eager. ")]
-    assert "NVIDIA H200, 2025-06-01, engine version 0; " in measured
-    assert (
-        "a few shapes; [all shapes and implementations](results/h200/timed.md); **stale**. Versions: torch" in measured
+    (about,) = [line for line in lines if line.startswith("A few shapes: geometric mean speedups over torch-eager; ")]
+    (measured,) = [line for line in lines if line.startswith("Measured: ")]
+    assert "Best variant: chosen case by case" in about
+    assert measured.startswith(
+        "Measured: [NVIDIA H200](results/h200/timed.md), 2025-06-01, **stale**; engine version 0"
     )
+
+
+def test_readme_has_every_device_beside_the_others(tmp_path):
+    """A variant that is better stands in brackets; what is outside its purpose is named below the table."""
+    checkout = make(tmp_path)
+    fields = {"quack": {"family": "liger", "for_speed": ["compiled"]}, "compiled": {"outside": "not for here"}}
+    run = timed(CASES[:2])
+    impls = [impl.model_copy(update=fields.get(impl.name, {})) for impl in run.run.implementations]
+    run = replace(run, run=run.run.model_copy(update={"implementations": sorted(impls, key=lambda impl: impl.name)}))
+    publish(run, checkout / "results/acme-9000/timed.jsonl.bz2", "acme-9000")
+    write_all(checkout=checkout)
+    front = text(checkout, "README.md")
+    assert "| library | h200, RMSNorm | h200, LayerNorm | acme-9000, RMSNorm | first in |" in front
+    assert "| liger | 1.33 | 1.33 | 1.33 (2.14) | 1, tied in 1 |" in front
+    assert "| torch-eager | 1.00 | 1.00 | 1.00 | 0 |" in front
+    assert "Not every variant was measured, so none is called fastest." in front
 
 
 def test_results_page_counts_the_places_of_the_in_house_kernel(written):
@@ -78,9 +95,10 @@ def test_results_page_counts_the_places_of_the_in_house_kernel(written):
 
 def test_each_case_in_each_context_is_tallied_once(written):
     page = text(written, "docs/results.md")
-    assert "| device, norm | ahead | tied | behind | no verdict | lead over the best other |" in page
-    assert "| NVIDIA H200, RMSNorm | 4 | 2 | 2 | 0 | 1.06 (0.88 to 1.25) |" in page
-    assert "| NVIDIA H200, LayerNorm | 2 | 0 | 0 | 0 | 1.38 (1.38 to 1.38) |" in page
+    assert "| device, norm | ahead | tied | behind | no verdict | lead over the best other | measured |" in page
+    assert "| NVIDIA H200, RMSNorm | 4 | 2 | 2 | 0 | 1.06 (0.88 to 1.25) | 2025-06-01, stale |" in page
+    assert "| NVIDIA H200, LayerNorm | 2 | 0 | 0 | 0 | 1.38 (1.38 to 1.38) | 2025-06-01, stale |" in page
+    assert "Measured with engine version 0, torch 2.11.0" in page
     assert "a lead within ±3.56 %" in page
 
 
@@ -91,8 +109,12 @@ def test_new_device_stands_everywhere_behind_that_with_more_runs(tmp_path):
     page = text(checkout, "docs/results.md")
     assert page.index("## NVIDIA H200") < page.index("## NVIDIA ACME-9000")
     assert "NVIDIA ACME-9000" in text(checkout, "site/index.html")
+    assert "NVIDIA H200](results/h200/timed.md), 2025-06-01, **stale**; [NVIDIA ACME" in text(checkout, "README.md")
     assert (checkout / "results/acme-9000/timed.md").exists()
-    assert "ACME" not in text(checkout, "README.md")
+    (checkout / "results/acme-9000/timed.jsonl.bz2").unlink()
+    assert "results/acme-9000/timed.md" in write_all(check=True, checkout=checkout)
+    assert "results/acme-9000/timed.md" in write_all(checkout=checkout)
+    assert not (checkout / "results/acme-9000/timed.md").exists(), "no file gives it any more"
 
 
 def test_each_file_is_loaded_and_compared_once(tmp_path, monkeypatch):
