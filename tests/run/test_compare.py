@@ -1,4 +1,5 @@
 import importlib
+import shlex
 import sys
 from pathlib import Path
 
@@ -7,6 +8,8 @@ import pytest
 from harness.__main__ import main
 from harness.errors import UsageError
 from harness.records.file import load
+from harness.run import compare
+from harness.run.invocation import Invocation
 from harness.worker.discovery import discover
 from harness.worker.revisions import Side, two_sides
 from tests.repositories import DOUBLED, HONEST, commit, git, two_revisions
@@ -45,6 +48,9 @@ def test_uncommitted_changes_need_a_named_head(repository):
 def test_git_says_in_its_words_why_it_refuses(repository, tmp_path, monkeypatch):
     file = repository / "my_norm.py"
     assert complaint(file, "nosuch") == f"there is no revision nosuch in {repository}; name another"
+    commit(repository, {"new.py": ""})
+    said = "revision HEAD~1 has no new.py; name revisions that both hold it"
+    assert complaint(repository / "new.py", "HEAD~1") == said
     alone = tmp_path / "alone.py"
     alone.touch()
     assert complaint(alone, "HEAD").startswith(f"cannot compare revisions of {alone}: fatal: not a git repository")
@@ -73,19 +79,33 @@ def test_a_package_that_imports_itself_by_name_is_refused(repository, at_fault):
         discover(sides=chosen)
 
 
-def test_a_comparison_needs_a_base(capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(["compare", "--impls", "quack"])
-    assert ended.value.code == 2
-    assert capsys.readouterr().err == "error: compare needs --base, the revision to compare with\n"
+ONE_NAME = "compare takes one implementation: --impls NAME"
 
 
-@pytest.mark.parametrize("impls", ["", "quack,", "torch-*"])
-def test_a_comparison_needs_one_name(capsys, impls):
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ("--impls quack", "compare needs --base, the revision to compare with"),
+        ("--base HEAD --impls ''", ONE_NAME),
+        ("--base HEAD --impls quack,", ONE_NAME),
+        ("--base HEAD --impls 'torch-*'", ONE_NAME),
+        (
+            "--base HEAD --impls quack --impl a.py --impl a.py",
+            "compare takes one --impl file: the adapter whose revisions are compared",
+        ),
+    ],
+)
+def test_a_comparison_is_of_one_implementation_with_a_base(tmp_path, monkeypatch, capsys, arguments, error):
+    monkeypatch.chdir(tmp_path)
+    Path("a.py").touch()
     with pytest.raises(SystemExit) as ended:
-        main(["compare", "--base", "HEAD", "--impls", impls])
-    assert ended.value.code == 2
-    assert capsys.readouterr().err == "error: compare takes one implementation: --impls NAME\n"
+        main(["compare", *shlex.split(arguments)])
+    assert (ended.value.code, capsys.readouterr().err) == (2, f"error: {error}\n")
+
+
+def test_what_an_entry_point_brings_has_no_revisions_here():
+    with pytest.raises(UsageError, match=r"^mine is in no checkout of normbwd; give its file with --impl$"):
+        compare._adapter_file(Invocation(), "mine")
 
 
 @pytest.mark.slow

@@ -105,6 +105,7 @@ class Lazy(torch.Tensor):
         ("dbias", lambda t: None, "dbias is missing"),
         ("dweight", lambda t: None, "dweight is missing"),
         ("dx", lambda t: None, "dx is missing"),
+        ("dx", lambda t: t.to_sparse(), "dx is a torch.sparse_coo tensor, not a dense one"),
         ("dx", lambda t: t.T, "dx has shape (256, 512) instead of (512, 256)"),
         ("dx", lambda t: t[:-1], "dx has shape (511, 256) instead of (512, 256)"),
         ("dweight", lambda t: t[None], "dweight has shape (1, 256) instead of (256,)"),

@@ -1,11 +1,16 @@
 """The environment and the settings that a worker gives to the libraries."""
 
 import os
+import signal
 
+import pytest
 import torch._inductor.config as inductor_config
 from torch._inductor.runtime.autotune_cache import AutotuneCache, inductor_meta_from_config
 
-from harness.worker.serve import ENVIRONMENT, KERNEL_CHOICES, keep_no_tuning, set_environment
+from harness.errors import UsageError
+from harness.worker.messages import Start
+from harness.worker.serve import ENVIRONMENT, KERNEL_CHOICES, find_implementations, keep_no_tuning, set_environment
+from tests.repositories import HONEST
 
 
 def test_libraries_get_their_defaults(monkeypatch):
@@ -25,3 +30,13 @@ def test_inductor_keeps_no_winner_of_its_tuning(tmp_path):
         assert place_of_winners() is not None
         keep_no_tuning()
         assert place_of_winners() is None
+
+
+def test_a_file_whose_import_changes_what_all_share_is_refused(tmp_path):
+    file, before = tmp_path / "mine.py", signal.getsignal(signal.SIGUSR1)
+    file.write_text(f"{HONEST}\nimport signal\nsignal.signal(signal.SIGUSR1, signal.SIG_IGN)\n")
+    try:
+        with pytest.raises(UsageError, match=r"its import changed .*signal.*, which all share"):
+            find_implementations(Start(impl_files=(str(file),)))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
