@@ -211,21 +211,36 @@ def shift_of(tile, cols, ALIGNMENTS: tl.constexpr):
 
 
 @triton.jit
-def load_shifted(tensor, row, place, shift, rows, cols, FIRST: tl.constexpr, LAST: tl.constexpr):
+def load_shifted(tensor, row, place, shift, rows, cols, tail, FIRST: tl.constexpr, LAST: tl.constexpr):
     """A tile of contiguous rows that begin `shift` elements behind a multiple of 16 bytes; zeros outside of the matrix.
 
     Places count from that multiple. A thread loads 16 bytes at once, at the ends of a row, in its FIRST and LAST chunk,
-    with a few elements of its neighbours, which are dropped. The matrix ends at a multiple too, so that nothing behind
-    it is read.
+    with a few elements of its neighbours, which are dropped. Where the matrix ends at no multiple, its last elements
+    come from the `tail`, so that nothing behind it is read.
     """
     at = row * cols // VECTOR * VECTOR + place
-    begun = (row < rows) & (place // VECTOR * VECTOR < cols + shift)
-    tile = tl.load(tensor + at, mask=begun, other=0.0)
+    end = cols + shift
+    if LAST and len(tail) > 0:
+        end = tl.where(row == rows - 1, end // VECTOR * VECTOR, end)
+    tile = tl.load(tensor + at, mask=(row < rows) & (place // VECTOR * VECTOR < end), other=0.0)
+    if LAST and len(tail) > 0:
+        tile = tl.where((row == rows - 1) & (place >= end), tail[0], tile)
     if FIRST:
         tile = tl.where(place >= shift, tile, 0.0)
     if LAST:
         tile = tl.where(place < cols + shift, tile, 0.0)
     return tile
+
+
+@triton.jit
+def load_tail(tensor, place, shift, rows, cols, TAIL: tl.constexpr):
+    """The last elements of a matrix that `load_shifted` cannot load, if it has such; 0 in all other places."""
+    tail = ()
+    if TAIL:
+        at = (rows - 1).to(tl.int64) * cols // VECTOR * VECTOR + place
+        inside = (place >= (cols + shift) // VECTOR * VECTOR) & (place < cols + shift)
+        tail = (tl.load(tensor + at, mask=inside, other=0.0),)
+    return tail
 
 
 @triton.jit

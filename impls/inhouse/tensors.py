@@ -190,8 +190,8 @@ class CallTensors:
     def alignments(self) -> int:
         """How many distances from a multiple of 16 bytes rows begin at, where all tensors' do alike; else 1.
 
-        Contiguous rows of 16 bits that 8 does not divide: that of row r is r * cols % 8 elements in each. Behind the
-        last row all are to be at a multiple again, so that whole 16 bytes can be read.
+        Contiguous rows of 16 bits that 8 does not divide: that of row r is r * cols % 8 elements in each. With a
+        residual all are to be at a multiple again behind the last row, so that whole 16 bytes can be read.
         """
         dx = self.gradients.dx
         matrices = dx, self.dy, self.x, *self.extras.matrices.values()
@@ -200,7 +200,8 @@ class CallTensors:
             return 1
         if any(not matrix.is_meta and matrix.data_ptr() % 16 for matrix in matrices):
             return 1
-        return 1 if dx.numel() % WIDEST_UNIT else alignments_of(self.shape[1])
+        ends_within = dx.numel() % WIDEST_UNIT and self.extras.dres is not None
+        return 1 if ends_within else alignments_of(self.shape[1])
 
     @property
     def _strides(self) -> dict[str, int]:

@@ -41,8 +41,8 @@ def call(rows, cols, dtype=torch.bfloat16, stride=None, offset=0, **extras):
         ({"rows": 8, "cols": 2650}, 4),
         ({"rows": 8, "cols": 2649}, 8),
         ({"rows": 4, "cols": 2650}, 4),
-        ({"rows": 7, "cols": 2649}, 1),  # the last 16 bytes of a matrix are not all its own
-        ({"rows": 4, "cols": 2649}, 1),
+        ({"rows": 7, "cols": 2649}, 8),  # the last 16 bytes of a matrix are not all its own
+        ({"rows": 7, "cols": 2649, "dres": None}, 1),
         ({"rows": 8, "cols": 2649, "stride": 2650}, 1),
         ({"rows": 8, "cols": 2649, "offset": 8}, 8),
         ({"rows": 8, "cols": 2649, "offset": 1}, 1),
@@ -66,12 +66,14 @@ def seen(monkeypatch):
 
 
 @pytest.mark.parametrize(("norm", "features"), [("layer", ()), ("rms", ("residual",))], ids=str)
-@pytest.mark.parametrize(("rows", "cols", "alignments"), [(8, 371, 8), (56, 377, 8), (36, 374, 4), (70, 372, 1)])
+@pytest.mark.parametrize(
+    ("rows", "cols", "alignments"), [(8, 371, 8), (56, 377, 8), (36, 374, 4), (13, 375, 8), (9, 374, 4), (70, 372, 1)]
+)
 def test_gradients_are_right_at_every_alignment(rows, cols, alignments, norm, features, monkeypatch):
     inputs = make_inputs(case_with(norm, features, rows, cols, dtype="bf16", weight_dtype="bf16"), seed=1)
     found = seen(monkeypatch)
     ratios = ratios_with_extras(inputs, gradients_with_extras(inputs, launch=FLAT))
-    assert found == [alignments]
+    assert found == [alignments if "residual" not in features or rows * cols % 8 == 0 else 1]
     assert all(ratio <= 1.05 for ratio in ratios.values()), ratios
 
 

@@ -30,6 +30,7 @@ CASES = {  # few programs, as each runs in Python
     "narrow": (layer(40, 200), OnePass(16, 4, 64, 4, 2, fold=False, stages=4, fused=True)),
     "flat": (layer(9, 1500), OnePass(2, 2, 1024, 4, 2, fold=True, stages=3, fused=True)),
     "flat, two alignments": (layer(10, 1500), OnePass(2, 2, 1024, 4, 2, fold=True, stages=3, fused=True)),
+    "flat, a tail": (layer(9, 1502), OnePass(2, 2, 1024, 4, 4, fold=True, stages=3, fused=True)),
     "flat, eight alignments": (rms(24, 517), OnePass(1, 3, 256, 1, 8, fold=True, packed=True, stages=3, fused=True)),
     "packed": (rms(9, 2048), OnePass(2, 2, 1024, 4, 3, fold=True, packed=True, stages=3, fused=True)),
     "shared": (layer(9, 4096), SHARED),

@@ -205,6 +205,7 @@ class OnePass(Tile, Launch):
             *tensors.sizes,
             **tensors.constants,
             ALIGNMENTS=alignments,
+            TAIL=alignments > 1 and rows * cols % 8 > 0,
             R=self.rows,
             K=self.chunks,
             C=self.cols,

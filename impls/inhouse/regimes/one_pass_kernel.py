@@ -17,6 +17,7 @@ from ..formula import (
     load_again,
     load_extra,
     load_shifted,
+    load_tail,
     output_gradient,
     over_rows,
     row_corrections,
@@ -54,6 +55,7 @@ def backward_rows(
     HEADS: tl.constexpr,
     UNIT: tl.constexpr,
     ALIGNMENTS: tl.constexpr,
+    TAIL: tl.constexpr,
     R: tl.constexpr,
     K: tl.constexpr,
     C: tl.constexpr,
@@ -78,7 +80,7 @@ def backward_rows(
 
     Where 8 does not divide the columns, contiguous rows of 16-bit elements begin at 2, 4 or 8 ALIGNMENTS. A tile then
     has rows of one, and so have all tiles of a program, as ALIGNMENTS divides the number of programs: rows are read
-    16 bytes at a time, and a thread keeps its columns.
+    16 bytes at a time, and a thread keeps its columns. With a TAIL 8 does not divide the elements of the matrix either.
     """
     cols *= UNIT
     program = tl.program_id(0)
@@ -90,6 +92,8 @@ def backward_rows(
         start(words, program, programs)
 
     shift = shift_of(program, cols, ALIGNMENTS)
+    dy_tail = load_tail(dy, (K - 1) * C + col, shift, rows, cols, TAIL)
+    x_tail = load_tail(x, (K - 1) * C + col, shift, rows, cols, TAIL)
     weights = row_vector(weight, x, row_in_tile, col - shift, cols, ZERO_CENTRED, K, C, PACKED, ALIGNMENTS > 1)
     weights1 = row_vector(extra.weight1, x, row_in_tile, col, cols, ZERO_CENTRED, K, C, PACKED, False)
     biases = row_vector(extra.bias, x, row_in_tile, col, cols, False, K, C, PACKED, False)
@@ -126,8 +130,8 @@ def backward_rows(
         sum_g_centred = tl.zeros([R, C], tl.float32)
         for k in tl.static_range(K):
             if ALIGNMENTS > 1:
-                dy_tile = load_shifted(dy, row, k * C + col, shift, rows, cols, k == 0, k == K - 1)
-                x_tile = load_shifted(x, row, k * C + col, shift, rows, cols, k == 0, k == K - 1)
+                dy_tile = load_shifted(dy, row, k * C + col, shift, rows, cols, dy_tail, k == 0, k == K - 1)
+                x_tile = load_shifted(x, row, k * C + col, shift, rows, cols, x_tail, k == 0, k == K - 1)
             else:
                 dy_rows = dy + rows_at(row, dy_stride, extra.dy_head_stride, HEADS, UNIT)
                 dy_tile = load(dy_rows + k * C + col, (row < rows) & (k * C + col < cols), EVEN)
@@ -181,7 +185,7 @@ def backward_rows(
                 store(extra.dz + row * cols + k * C + col, dz_tile, inside, EVEN)
             if ALIGNMENTS > 1:
                 if extra.dres is not None:
-                    dres_tile = load_shifted(extra.dres, row, k * C + col, shift, rows, cols, k == 0, k == K - 1)
+                    dres_tile = load_shifted(extra.dres, row, k * C + col, shift, rows, cols, (), k == 0, k == K - 1)
                     dx_tile += dres_tile.to(tl.float32)
                 store_shifted(dx, dx_tile, row, k * C + col, shift, rows, cols, k == 0, k == K - 1)
             else:

@@ -170,7 +170,7 @@ SHORT_TILES = (
     Row(lambda a: _short(a) and a.problem.alignments > 1 and a.packable, Whole(4, 4, 2, packed=True), "script"),
     Row(lambda a: _short(a) and a.problem.alignments > 1, Whole(4, 4, 2), "script"),
     Row(_short, Whole(2, 2, 4, limited_to=5), "models"),
-    Row(lambda a: 1024 < a.cols <= 1408 and a.is_16_bit and not a.light and a.plain, Whole(1, 2, 4), "script"),
+    Row(lambda a: 1024 < a.cols <= 1408 and a.is_16_bit and a.plain, Whole(1, 2, 4), "script"),
 )
 # One program of 4 warps takes half of a multiprocessor, with as many registers as a thread can have, and so finds room
 # beside a competing kernel. At 8 chunks of which one ends the row registers spill.
@@ -225,7 +225,8 @@ def flat(problem: Problem, gpu: GpuLimits) -> Tile:
     rows, cols, warps, packed = problem.rows, problem.cols, first(WARPS, asked, 8), first(PACKED, asked, False)
     chunk = 256 * warps
     chunks = -(-cols // chunk)
-    large = asked.light and warps == 4 and chunks == 2 and not asked.long
+    has_tail = problem.alignments > 1 and rows * cols % 8 > 0  # takes registers
+    large = asked.light and warps == 4 and chunks == 2 and not asked.long and not has_tail
     tile_rows = max(1, floor_power_of_two((2048 if large else 1024) * warps // (chunks * chunk)))
     halved = problem.item_bytes == 4 and asked.turns(16 * 2 * tile_rows)
     alone = warps == 8 or large or (halved and tile_rows == 1) or rows <= 4 * gpu.multiprocessors * tile_rows
