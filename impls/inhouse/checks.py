@@ -1,8 +1,15 @@
 """NORMBWD_CHECKS, read as Python starts: what ends in an error instead of a hang, or of a wrong gradient.
 
-A number above 1 is that of polls after which a program that waits traps. With 1 these are about ten seconds, the
-program says what it waited for, and so do two launches that wait by the same words at once: each stands between two
+Without it a program that waits traps after MOST_POLLS polls; a number above 1 is another limit, and 0 is none. With 1
+the program says what it waited for, and so do two launches that wait by the same words at once: each stands between two
 kernels on its stream, or in its graph, which mark the words as taken and as free. No launch is kept.
+
+What works is never trapped. A program waits with a limit only for programs of its launch that run: for a tile of each,
+or for the end of their shares, milliseconds of work beside the seconds of 2^24 trips to the L2 cache. Those that have
+not started, behind a long kernel, it leaves (arrivals.py) or replaces (groups.py), with no limit. A time slice, a
+debugger's stop and a checkpoint take all programs off together, and polls stand still with them; clients of MPS, and
+compute-sanitizer, slow all together, but under MPS a trap ends the other clients too. Only where one program's memory
+comes page by page from a host for seconds, while others have theirs, is 0 needed.
 """
 
 # Triton compiles this file: kernel arguments have no Python type.
@@ -21,7 +28,7 @@ from .workspace import mark
 
 _CHECKS = os.environ.get("NORMBWD_CHECKS", "")
 IS_CHECKED = _CHECKS == "1"
-MOST_POLLS = 1 << 24 if IS_CHECKED else int(_CHECKS) if _CHECKS.isdecimal() else 0  # 0 is no limit
+MOST_POLLS = 1 << 24 if IS_CHECKED or not _CHECKS.isdecimal() else int(_CHECKS)
 LATE = tl.constexpr(2)  # what a wait returns after so many polls, where it says so
 
 

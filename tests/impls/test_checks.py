@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+import runpy
 import sys
 
 import pytest
@@ -30,6 +31,13 @@ def test_a_launch_within_another_is_found(monkeypatch):
     take.start()
     with pytest.raises((AssertionError, InterpreterError), match="two launches at once"):
         take.start()
+
+
+@pytest.mark.filterwarnings("ignore:.*found in sys.modules")  # it is made a second time, apart
+@pytest.mark.parametrize(("given", "polls"), [("", 1 << 24), ("1", 1 << 24), ("0", 0), ("50", 50)])
+def test_waits_have_a_limit_unless_told_not_to(monkeypatch, given, polls):
+    monkeypatch.setenv("NORMBWD_CHECKS", given)
+    assert runpy.run_module(checks.__name__)["MOST_POLLS"] == polls
 
 
 def messages(name):
