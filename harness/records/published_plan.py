@@ -83,6 +83,7 @@ class Page(Record):
 
     of: tuple[str, ...] = Field(min_length=1)
     format: str = "grid"
+    fewest: int = Field(default=1, description="files that a device needs for it; what else it is of is left out")
 
 
 class Plan(Record):

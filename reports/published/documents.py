@@ -30,10 +30,10 @@ def documents(checkout: Path = CHECKOUT) -> dict[str, Callable[[], str]]:
     files = sources(plan, checkout / "results")
     texts: dict[str, Callable[[], str]] = {}
     for device, of_device in by_device(files).items():
-        by_name = {source.name: source for source in of_device}
         for page_name, page in plan.pages.items():
-            if by_name.keys() >= set(page.of):
-                of_page = [by_name[name] for name in page.of]
+            if of_page := [
+                source for name in page.of for source in of_device if page_name in source.pages and source.name == name
+            ]:
                 texts[f"results/{device}/{page_name}"] = partial(_report, of_page, page.format)
     texts |= {path: partial(_sections, checkout / path, plan, files) for path in WITH_SECTIONS}
     texts[f"docs/plots/{PICTURE}.svg"] = partial(_picture, plan, files)

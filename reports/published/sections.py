@@ -27,7 +27,8 @@ from reports.table import Cell, left
 
 PLACES = ("ahead", "tied", "behind", "no verdict")
 ABOUT_TALLIES = (
-    "Each case in each context once; a lead within {band}, what two runs differ by, is tied. On the GPUs measured."
+    "Each case in each context once; a lead within {band}, what two runs differ by, is tied. On the GPUs measured, "
+    "with {versions}."
 )
 MOST_ROWS = 8  # of the README's table; the page of the run has all
 
@@ -137,7 +138,7 @@ def tallies(sources: Sequence[Source], _plan: Plan) -> str:
     ]
     heads = [*left("device, norm"), *PLACES, "lead over the best other", *left("measured")]
     measured = dict.fromkeys(engine_and_versions(source.results.run) for of in files.values() for source in of.values())
-    about = f"{ABOUT_TALLIES.format(band=figures.band(RUN_BAND))} Measured with {'; '.join(measured)}."
+    about = ABOUT_TALLIES.format(band=figures.band(RUN_BAND), versions="; ".join(measured))
     return paragraphs([without_padding(table(heads, rows)), about]) if rows else ""
 
 

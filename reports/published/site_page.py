@@ -84,12 +84,10 @@ def _data(sources: Sequence[Source], plan: Plan, runs: Sequence[dict[str, Any]])
             entry[0] for run in runs for group in run["groups"] for case in group["cases"] for entry in case["entries"]
         ),
         "published": [_published(source) for source in sources],
-        "planned": [
-            {"device": device, "name": name, "about": run.about}
-            for device in devices
-            for name, run in plan.runs.items()
-            if (device, name) not in {(source.device, source.name) for source in sources}
-        ],
+        "planned": {
+            files[0].device_name: ", ".join(name for name in plan.runs if name not in {file.name for file in files})
+            for files in devices.values()
+        },
         "runs": list(runs),
     }
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from harness.analysis.comparison import Comparison, compare
 from harness.analysis.currency import mark, out_of_date
 from harness.records.file import Results, load
-from harness.records.published_plan import PUBLISHED, Plan, file_of, published_files
+from harness.records.published_plan import PACKED_SUFFIX, PUBLISHED, Plan, file_of, published_files
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,12 @@ class Source:
 
     @property
     def pages(self) -> list[str]:
-        """The reports that show the file, where the device has all files of the report."""
-        folder = self.path.parents[1]
-        return [
-            page
-            for page in self.plan.pages_of(self.name)
-            if all(file_of(self.device, name, folder).exists() for name in self.plan.pages[page].of)
-        ]
+        """The reports that show the file, where the device has enough files of the report."""
+        pages = {page: self.plan.pages[page] for page in self.plan.pages_of(self.name)}
+        there = {
+            page: [self.path.with_name(f"{name}{PACKED_SUFFIX}").exists() for name in pages[page].of] for page in pages
+        }
+        return [page for page in pages if sum(there[page]) >= pages[page].fewest]
 
     @property
     def is_ranking(self) -> bool:
@@ -82,13 +81,13 @@ class Source:
 
 
 def sources(plan: Plan, folder: Path = PUBLISHED) -> list[Source]:
-    """Every published file of the plan, by devices: that with the most runs first."""
+    """Every published file of the plan, by devices: those with the plan's first run, and of them that with the most."""
     planned = Counter(device for device, name, _ in published_files(folder) if name in plan.runs)
-    devices = dict.fromkeys(device for device, _, _ in published_files(folder))
+    devices, first = dict.fromkeys(device for device, _, _ in published_files(folder)), next(iter(plan.runs))
     entries = (*plan.runs.items(), *plan.kept.items())
     return [
         Source(device, name, entry.about, path, plan)
-        for device in sorted(devices, key=lambda device: (-planned[device], device))
+        for device in sorted(devices, key=lambda key: (not file_of(key, first, folder).exists(), -planned[key], key))
         for name, entry in entries
         if (path := file_of(device, name, folder)).exists()
     ]

@@ -161,7 +161,7 @@ function ranking(point) {
   const line = (row, place) => el("tr", { class: row.standing + (place === 0 && row.standing === "ranked" ? " first" : "") },
     el("th", { scope: "row" }, row.impl,
       row.why?.startsWith("waits") ? el("span", { class: "badge" }, "waits for other kernels") : null,
-      point.of.outside[row.impl] ? el("span", { class: "badge" }, point.of.outside[row.impl]) : null,
+      point.of.outside[row.impl] ? el("span", { class: "badge" }, "outside its purpose") : null,
       row.us && row.standing === "unranked" ? el("span", { class: "badge" }, "not ranked") : null),
     el("td", { class: PASSED[row.status] ? "" : "wrong" }, PASSED[row.status] ?? row.status),
     el("td", { class: row.status === "nondeterministic" ? "other-bits" : "" }, sameBits(row)),
@@ -188,10 +188,11 @@ function table(name, heads, rows, kinds = []) {
 }
 
 function others(point) {
-  const rows = point.measured.entries.map(read).filter(row => !row.us || row.why);
+  const why = row => [row.why, point.of.outside[row.impl]].filter(Boolean).join("; ");
+  const rows = point.measured.entries.map(read).filter(row => !row.us || why(row));
   if (!rows.length) return null;
   return el("details", {}, el("summary", {}, `${rows.length} not ranked, refused or with a remark`),
-    table("not ranked", ["implementation", "what", "why"], rows.map(row => [row.impl, row.us ? row.standing : row.status, row.why ?? ""])));
+    table("not ranked", ["implementation", "what", "why"], rows.map(row => [row.impl, row.us ? row.standing : row.status, why(row)])));
 }
 
 // Curves: GB/s against columns, a picture for sizes of equal elements or rows.
@@ -393,8 +394,7 @@ function runs() {
     run.date,
     [run.age, ...caveats(run).map(caveat => el("p", { class: "caveat" }, caveat))]])]);
   by("runs").append(table("published runs", [...first, "what", "date", "revision and age"], rows));
-  if (data.planned.length) by("runs").append(el("h3", {}, "Planned and not measured"),
-    table("planned runs", [...first, "what"], data.planned.map(run => [run.name, ...on(run, [marked(run.about)])])));
+  by("runs").append(...Object.entries(data.planned).filter(([, names]) => names).map(([device, names]) => el("p", {}, `Not measured on ${device}: ${names}.`)));
 }
 
 by("choose").addEventListener("submit", event => { event.preventDefault(); find(event.target.elements.namedItem("size").value); });
