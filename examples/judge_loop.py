@@ -16,11 +16,18 @@ from pathlib import Path
 from typing import Any
 
 ADVICE = {
-    "off": "the gradients are off: compare them with float64 on one row first, and accumulate in fp32",
+    "off": "the gradients are off: start at the element that is named, follow new x and dy, and accumulate in fp32",
+    "no_gradient": "return all gradients of the case, or name it in unsupported",
+    "other_dtype": "return dx in x's dtype and the others in the weight's, or fp32",
+    "other_shape": "return dx (rows, cols), and dweight and dbias (cols)",
+    "impossible": "faster than its inputs can be read: it leaves out work",
+    "saves_of_x": "compute from x, mean and rstd: what else was saved of x cannot be timed",
+    "died": "it ended its process: an illegal access, or memory",
+    "short_stretch": "right, but too short for a verdict on speed: give a larger shape",
     "runs_differ": "the same inputs gave other bits: replace atomics by a fixed order of summation",
     "shared_answers": "allocate the gradients in each call: the caller keeps them",
     "changed_input": "do not write to inputs, or declare in_place for dy",
-    "raised": "the call raised: see the message",
+    "raised": "it raised",
     "no_answer": "it hangs, or compiles for too long",
     "wide_interval": "right, but the machine is too busy for a verdict on speed: try again",
 }

@@ -38,6 +38,10 @@ def unsupported(case: NormCase) -> str | None:
     return None
 
 
+def saves(case: NormCase) -> str | None:
+    return "x * rstd, as autograd does" if case.device == "cpu" and case.norm == "rms" else None
+
+
 def notes(case: NormCase) -> list[str]:
     if case.device == "cpu" and case.norm == "rms":
         return ["torch has no RMSNorm backward kernel for a CPU: autograd through F.rms_norm, several operators"]

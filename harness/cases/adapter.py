@@ -164,6 +164,10 @@ class Implementation:
         """Say why this case must not be timed though it can be verified, or None."""
         return _text("untimed", self._optional("untimed", case))
 
+    def saves(self, case: NormCase) -> str | None:
+        """Say what the backward keeps of x's elements, such as y or xhat in place of x, or None."""
+        return _text("saves", self._optional("saves", case))
+
     def notes(self, case: NormCase) -> list[str]:
         """What a reader of this row should know: traps absorbed, detours taken, which configuration ran."""
         notes = self._optional("notes", case) or ()

@@ -72,11 +72,12 @@ class Attach(JudgeMessage):
 
 
 class Draw(JudgeMessage):
-    """To the reference: write inputs for a runner from a seed for each call; all of them, or those that are `fresh`."""
+    """To the reference: write inputs for a runner from a seed for each call, or fresh dy alone; `swaps` is of x."""
 
     runner: Number
     seeds: list[Seed]
     fresh: bool
+    swaps: bool = False
 
 
 class AnswerPlace(JudgeMessage):
@@ -135,10 +136,11 @@ class Entered(JudgeMessage):
 
 
 class RunnerReady(JudgeMessage):
-    """From a runner: what it runs, its memory on a GPU, and whether calls can wait there."""
+    """From a runner: what it runs and `saves` of x, its memory on a GPU, and whether calls can wait there."""
 
     name: str = Field(max_length=100)
     in_place: bool = False
+    saves: str = Field(default="", max_length=200)
     version: int = 0
     handle: str = Field(default="", max_length=100)
     queues: bool = False

@@ -6,10 +6,11 @@ It keeps its own copy of what it draws, and reads of a runner's memory only the 
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -38,6 +39,7 @@ from harness.judge.messages import (
 from harness.records.reasons import Reason, raised
 from harness.verify import precision
 from harness.verify.determinism import fingerprint, same_bits
+from harness.verify.reference import pieces
 from harness.worker.channel import Channel
 
 _CHANCE = secrets.SystemRandom()  # a fork of this process may know the state of any other
@@ -47,6 +49,7 @@ RATE_BYTES = 1 << 26
 GENEROUS = 4.0  # a CPU's rate of reading may be so many times what one large read shows: part may lie in its cache
 FLUSH_BYTES = 1 << 26  # on a CPU; on a GPU by the profile
 HOLD_CYCLES = 6_000_000  # of a GPU's clock: until all that is timed is queued here
+SWAPPED_BYTES = 32  # what a GPU reads at least: to see whether these have changed is to read them
 SAMPLED_ROWS = 64  # of each answer, read before the clock stops
 CALM_BYTES, CALM_FILLS = 1 << 29, 16  # some milliseconds, longer than a GPU gives one process at a time
 
@@ -75,6 +78,7 @@ class Reference:
             self._slots = {number: self._tensors(memory.host_block(each, size)) for number, each in enumerate(inputs)}
             self._answers = memory.host_block(answers, answer_size)
         self._drawn: dict[int, list[Inputs]] = {}
+        self._swaps: dict[int, list[Swap]] = {}
         return self._read_device()
 
     def attach(self, request: Attach) -> JudgeMessage:
@@ -88,16 +92,19 @@ class Reference:
         return Ready()
 
     def draw(self, request: Draw) -> JudgeMessage:
-        """Draw inputs, or other gradients of the outputs alone, write them for a runner, and empty the caches."""
+        """Draw inputs, or of those only what is `fresh`, write them for a runner, and empty the caches."""
         kept = self._drawn.setdefault(request.runner, [])
         if not request.fresh:
             kept[:] = [make_inputs(self.case, seed) for seed in request.seeds]
             names = [span.name for span in self._spans[0]]
+            self._swaps[request.runner] = [Swap() for _ in kept]
         else:
             names = [name for name in OUTPUT_GRADIENTS if name in kept[0].tensors()]
             for call, seed in enumerate(request.seeds):
                 generator = torch.Generator(self.case.device).manual_seed(seed)
                 kept[call] = kept[call].with_tensors({name: self._noise(generator) for name in names})
+                if request.swaps:
+                    self._swaps[request.runner][call].draw(kept[call].x, generator)
         if self._on_gpu:
             self._answers.fill_(255)  # NaN, where no answer comes
         if not (request.fresh and self._on_gpu):
@@ -140,6 +147,8 @@ class Reference:
         for slots, inputs in zip(self._slots[runner], self._drawn[runner], strict=True):
             for name in (name for name in names if name in slots):
                 torch.bitwise_or(_as_integers(inputs.tensors()[name]), 0, out=_as_integers(slots[name]))
+        for slots, swap in zip(self._slots[runner], self._swaps[runner], strict=True):
+            swap.hand_over(slots["x"])
 
     def _sources(self, request: Reveal | Commit) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Where each answer is to be kept, and where it lies in its runner; raises for a place that is none."""
@@ -176,7 +185,8 @@ class Reference:
             if fault is not None:
                 break
             checks = precision.check(self._drawn[0][call], answers[call], CELLS)
-            fault = precision.fault(checks)
+            if fault := precision.fault(checks):
+                fault = Reason(fault.code, parts=[*fault.parts, *_worst(self._drawn[0][call], answers[call], fault)])
             for name, check in checks.items():
                 rho[name] = max(rho.get(name, 0.0), min(check.rho, ENDLESS))
         return Compared(fault=fault, rho=rho, hashes=hashes)
@@ -243,6 +253,50 @@ class Reference:
                 torch.cuda.synchronize()
             times_us.append((time.perf_counter_ns() - begun) / 1e3)
         return min(times_us)
+
+
+def _worst(inputs: Inputs, answers: Grads, fault: Reason) -> Iterator[Reason]:
+    """Of each gradient that is off, the element that is furthest from the reference."""
+    exact = [piece.gradients for piece in pieces(inputs)]
+    for name in (str(part.fields["tensor"]) for part in fault.parts):
+        given, values = answers.tensors()[name].double(), [gradients[name].values for gradients in exact]
+        right = torch.cat(values) if given.dim() == 2 else torch.stack(values).sum(0)
+        at = tuple(map(int, torch.unravel_index((given - right).abs().nan_to_num(math.inf).argmax(), right.shape)))
+        fields = {"tensor": name, "at": list(at), "given": float(given[at]), "right": float(right[at])}
+        yield Reason("worst_element", fields)
+
+
+class Swap:
+    """Two short parts of each row of x that change places, so that mean and rstd stay and all else of x is new."""
+
+    def __init__(self) -> None:
+        self._places: list[torch.Tensor] = []
+        self._written: tuple[torch.Tensor, torch.Tensor] | None = None
+
+    def draw(self, x: torch.Tensor, generator: torch.Generator) -> None:
+        """Undo the last swap of these rows, and swap others."""
+        rows, (parts, count) = len(x), _in_parts(x)
+        if count < 2:
+            return
+        first, other = (torch.randint(low, count, (rows,), device=x.device, generator=generator) for low in (0, 1))
+        of_row = torch.arange(rows, device=x.device) * count
+        places = torch.stack((of_row + first, of_row + (first + other) % count))
+        for pair in (swaps := [*self._places[-1:], places]):
+            parts[pair] = parts[pair.flip(0)]
+        changed = torch.cat(swaps).flatten()
+        self._places, self._written = swaps, (changed, parts[changed])
+
+    def hand_over(self, x: torch.Tensor) -> None:
+        """Write what the last draw changed, if there is any, into a runner's x."""
+        if self._written is not None:
+            _in_parts(x)[0].index_copy_(0, *self._written)
+
+
+def _in_parts(x: torch.Tensor) -> tuple[torch.Tensor, int]:
+    """The parts of x, of SWAPPED_BYTES or else of an element, and how many of them a row has."""
+    size = SWAPPED_BYTES // x.itemsize
+    size = size if x.shape[1] % size == 0 and x.shape[1] > size else 1
+    return x.view(-1, size), x.shape[1] // size
 
 
 def _as_integers(tensor: torch.Tensor) -> torch.Tensor:

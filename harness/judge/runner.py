@@ -64,8 +64,8 @@ class StretchServer:
         if self._implementation is None:
             return RunnerReady(name=NOTHING, handle=handle, queues=queues)
         own = self._implementation
-        in_place, version = bool(own.in_place), int(own.version)
-        return RunnerReady(name=own.name, in_place=in_place, version=version, handle=handle, queues=queues)
+        said = {"in_place": bool(own.in_place), "version": int(own.version), "saves": own.saves(self._case) or ""}
+        return RunnerReady(name=own.name, handle=handle, queues=queues, **said)
 
     def prepare(self, _request: Any) -> JudgeMessage:
         """Prepare the implementation for each of the inputs."""
@@ -104,7 +104,7 @@ class StretchServer:
                 torch.cuda.synchronize()
             return Answered(number=request.number, answers=places)
         except Malformed as fault:
-            return Failed(status="wrong", reason=fault.reason)
+            return Failed(status="wrong", reason=fault.args[0])
         except Exception as error:
             return failed(error)
 
@@ -140,15 +140,12 @@ class StretchServer:
 
         from harness.cases import torch_dtype
 
-        device = inputs.x.device
-        return Grads.of(
-            {
-                gradient.name: torch.zeros(
-                    gradient.shape(self._case), dtype=torch_dtype(gradient.dtype_in(self._case)), device=device
-                )
-                for gradient in gradients_of(self._case)
-            }
-        )
+        given = {each.name: (each.shape(self._case), each.dtype_in(self._case)) for each in gradients_of(self._case)}
+        zeros = {
+            name: torch.zeros(shape, dtype=torch_dtype(dtype), device=inputs.x.device)
+            for name, (shape, dtype) in given.items()
+        }
+        return Grads.of(zeros)
 
     def _load(self) -> Any:
         from harness.worker import discovery
@@ -160,11 +157,7 @@ class StretchServer:
 
 
 class Malformed(Exception):  # noqa: N818
-    """An answer that is no set of gradients."""
-
-    def __init__(self, reason: Reason) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    """An answer that is no set of gradients, and why."""
 
 
 def failed(error: BaseException) -> Failed:

@@ -84,6 +84,7 @@ class _Findings:
     name: str = ""
     version: int = 0
     in_place: bool = False
+    saves: str = ""
     rho: dict[str, float] = field(default_factory=dict[str, float])
     stretches_us: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
     hashes: dict[tuple[int, int], tuple[int, dict[str, str]]] = field(default_factory=dict)
@@ -93,9 +94,10 @@ class _Findings:
 
     def meet(self, seat: _Seat) -> None:
         """Note what the runner of the judged file says of itself, and what it said before it loaded that."""
-        self.name = printable(Reason(seat.hello.name)).code
+        self.name, self.saves = (printable(Reason(each)).code for each in (seat.hello.name, seat.hello.saves))
         self.version, self.in_place = seat.hello.version, seat.hello.in_place
         self.layers = {**seat.layers, "stopped_while_others_run": True, "fresh_inputs": True, "own_clock": True}
+        self.layers["fresh_x"] = not seat.hello.saves
 
     def answers(self) -> Answers:
         """How many answers there were."""
@@ -339,10 +341,10 @@ class Courtroom:
         return us
 
     def _draw(self, seat: _Seat, seeds: list[int]) -> None:
-        """Draw another dy for each call; on a GPU it is revealed when the clock runs, as no signal stops its queues."""
+        """Draw another dy and x for each call; on a GPU revealed when the clock runs, as no signal stops its queues."""
         if self._on_gpu:
             self._wait_for_calm()
-        self._ask_reference(Draw(runner=seat.number, seeds=seeds, fresh=True))
+        self._ask_reference(Draw(runner=seat.number, seeds=seeds, fresh=True, swaps=not seat.hello.saves))
 
     def _clocked(self, seat: _Seat) -> tuple[float, Answered]:
         """From the moment when a stopped process goes on until it says that it is done and is stopped again."""
@@ -476,6 +478,8 @@ class Courtroom:
             return "inconclusive", Reason("peers_slower", {"times": min(peer_us) / self._quiet_us[self._baseline]})
         if is_short:
             return "inconclusive", Reason("short_stretch")
+        if found.saves:
+            return "inconclusive", Reason("saves_of_x", {"what": found.saves})
         return ("right", None) if speed.is_conclusive else ("inconclusive", Reason("wide_interval"))
 
     def _speed(self, found: _Findings) -> Any:

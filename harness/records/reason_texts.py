@@ -54,6 +54,7 @@ TEXTS: dict[str, str] = {
     "off": "{listed} (1 is one rounding)",
     "tensor_off": "{tensor} is off by rho {rho:.3g}",
     "row_off": "a row of {tensor} is off by rho {rho:.3g}",
+    "worst_element": "{tensor}[{at}] is {given:.6g} and not {right:.6g}",
     "other_strides": "{tensor} has strides {strides}, though every input is contiguous: it may have to be copied",
     "flushes_subnormals": "takes subnormal numbers as zero: {tensors}",
     # What it did besides.
@@ -114,6 +115,7 @@ TEXTS: dict[str, str] = {
     "left_device_busy": "it left work on the GPU that goes on while the others are timed",
     "changed_code": "files of this project changed while it was judged: {files}",
     "peers_slower": "its peers were {times:.2f} times as slow while it was there: is the machine busy?",
+    "saves_of_x": "its backward uses what was saved of x before it is timed ({what}): no verdict on its speed",
     "short_stretch": "its calls take hardly longer than doing nothing: no verdict on speed; give a larger shape",
     "wide_interval": "the speedup scatters too much for a verdict on speed: is the machine busy?",
     # Configurations.
@@ -279,7 +281,7 @@ _WRITER = _Writer()
 
 def _joined(values: Sequence[Any]) -> Any:
     """The value itself where all are equal, else the range of the numbers; of a list, place by place."""
-    if all(value == values[0] for value in values):
+    if all(value is values[0] or value == values[0] for value in values):
         return values[0]
     if isinstance(values[0], list):
         return [_joined(column) for column in zip(*values, strict=True)]

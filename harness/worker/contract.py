@@ -14,7 +14,7 @@ from typing import Any, get_args
 from harness.cases import Norm
 
 NEEDED = ("name", "requires", "unsupported", "prepare")
-WITH_CASE = ("unsupported", "untimed", "notes", "configs")  # functions of a case
+WITH_CASE = ("unsupported", "untimed", "saves", "notes", "configs")  # functions of a case
 NOT_IN_A_NAME = frozenset(", \t\n*?[]@#")  # used by `--impls` to separate and match, and by the harness for suffixes
 
 

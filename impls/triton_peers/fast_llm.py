@@ -36,6 +36,10 @@ def unsupported(case: NormCase) -> str | None:
     return None
 
 
+def saves(_case: NormCase) -> str:
+    return "y in place of x"
+
+
 def notes(case: NormCase) -> list[str]:
     if not case.weight:
         return []
