@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from harness.cases import Grads, Inputs
-from harness.cases.tensors import gradients_of
+from harness.cases.tensors import CaseTensor, gradients_of
 from harness.judge import memory, sandbox
 from harness.judge.messages import (
     Answered,
@@ -64,8 +64,9 @@ class StretchServer:
         if self._implementation is None:
             return RunnerReady(name=NOTHING, handle=handle, queues=queues)
         own = self._implementation
-        said = {"in_place": bool(own.in_place), "version": int(own.version), "saves": own.saves(self._case) or ""}
-        return RunnerReady(name=own.name, handle=handle, queues=queues, **said)
+        in_place, version, saves = bool(own.in_place), int(own.version), own.saves(self._case) or ""
+        ready = RunnerReady(name=own.name, in_place=in_place, saves=saves, version=version, handle=handle)
+        return ready.model_copy(update={"queues": queues})
 
     def prepare(self, _request: Any) -> JudgeMessage:
         """Prepare the implementation for each of the inputs."""
@@ -140,12 +141,11 @@ class StretchServer:
 
         from harness.cases import torch_dtype
 
-        given = {each.name: (each.shape(self._case), each.dtype_in(self._case)) for each in gradients_of(self._case)}
-        zeros = {
-            name: torch.zeros(shape, dtype=torch_dtype(dtype), device=inputs.x.device)
-            for name, (shape, dtype) in given.items()
-        }
-        return Grads.of(zeros)
+        def zeros(each: CaseTensor) -> torch.Tensor:
+            dtype = torch_dtype(each.dtype_in(self._case))
+            return torch.zeros(each.shape(self._case), dtype=dtype, device=inputs.x.device)
+
+        return Grads.of({each.name: zeros(each) for each in gradients_of(self._case)})
 
     def _load(self) -> Any:
         from harness.worker import discovery
