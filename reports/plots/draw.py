@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -39,21 +39,19 @@ def write(runs: Sequence[Comparison], folder: Path, everything: bool = False) ->
 
 
 def draw(comparison: Comparison, everything: bool = False) -> Iterator[tuple[str, Figure]]:
-    """The plots of the file with their names, the most important first; kernels of the largest cases or `everything`.
+    """The plots of the file with their names, one of each kind by turns; kernels of the largest cases or `everything`.
 
     What the file does not hold is left out.
     """
-    for group in groups(comparison):
-        if figure := speedup_map.speedups(group, comparison):
-            yield f"speedup-{group.key}", figure
-    largest = sample_spread.largest(comparison)
-    for case in comparison.cases if everything else largest:
-        if figure := kernel_bars.kernel_bars(case, comparison.run):
-            yield f"kernels-{case.case.key}", figure
-    for norm, figure in precision.precision(join_outcomes([comparison]), comparison.run).items():
-        yield f"precision-{norm}", figure
-    for group in groups(comparison):
-        if figure := bandwidth.bandwidth(group, comparison):
-            yield f"bandwidth-{group.key}", figure
+    alike, largest, run = groups(comparison), sample_spread.largest(comparison), comparison.run
+    cases = comparison.cases if everything else largest
+    kinds = (
+        ((f"speedup-{group.key}", speedup_map.speedups(group, comparison)) for group in alike),
+        ((f"bandwidth-{group.key}", bandwidth.bandwidth(group, comparison)) for group in alike),
+        ((f"precision-{norm}", of) for norm, of in precision.precision(join_outcomes([comparison]), run).items()),
+        ((f"kernels-{case.case.key}", kernel_bars.kernel_bars(case, run)) for case in cases),
+    )
+    for turn in zip_longest(*kinds):
+        yield from ((name, figure) for name, figure in filter(None, turn) if figure)
     for case in largest:
         yield f"samples-{case.case.key}", sample_spread.spread(case, comparison)

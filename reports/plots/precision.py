@@ -20,7 +20,7 @@ MANY = 100.0  # times the least: from here on powers of ten are numbers enough; 
 CAPTION = (
     "rho: the rms error against float64 over what cannot be avoided. Open: the fewest rows. Filled: the most; an error "
     "that grows\nwith the rows is of a sum in low precision. Red cross: the gradient is wrong in a case. What is "
-    "beyond the axis is at its end."
+    "beyond the axis is at its end.\nOther bits: in so many cases from run to run, or in a new process."
 )
 
 
@@ -40,7 +40,11 @@ def _draw(checked: Sequence[Outcome], outcomes: Sequence[Outcome], run: RunRecor
     smallest = min((rho for of_impl in rhos.values() for rho in of_impl if rho > 0), default=1.0)
     low, high = smallest / 1.3, min(max(1.5 * largest, LEAST_REACH), MOST_REACH)
     figure, drawn = sheet(
-        title(run, f"error of the gradients, {backward(norm)}", *sorted({outcome.case.dtype for outcome in checked})),
+        title(
+            run,
+            f"error and determinism of the gradients, {backward(norm)}",
+            *sorted({outcome.case.dtype for outcome in checked}),
+        ),
         len(tensors),
         height=0.22 * len(impls) + 0.4,
         caption=CAPTION,
@@ -55,10 +59,13 @@ def _draw(checked: Sequence[Outcome], outcomes: Sequence[Outcome], run: RunRecor
         axes.set_xlabel("rho", fontsize=8)
         for place, impl in enumerate(impls):
             _draw_line(axes, place, tensor, by_impl(checked)[impl], (low, high))
-    wrong = {
-        impl: sum(o.status == "wrong" for o in of if o.case.norm == norm) for impl, of in by_impl(outcomes).items()
+    of_norm = by_impl([outcome for outcome in outcomes if outcome.case.norm == norm])
+    wrong = {impl: sum(o.status == "wrong" for o in of_norm[impl]) for impl in impls}
+    other = {impl: sum(bool(o.checked.differing or o.checked.moved) for o in of_norm[impl]) for impl in impls}
+    counts = {
+        i: [f"wrong in {wrong[i]}"] * bool(wrong[i]) + [f"other bits in {other[i]}"] * bool(other[i]) for i in impls
     }
-    drawn[0].set_yticks(range(len(impls)), [f"{i} (wrong in {wrong[i]})" if wrong[i] else i for i in impls])
+    drawn[0].set_yticks(range(len(impls)), [f"{i} ({', '.join(counts[i])})" if counts[i] else i for i in impls])
     for label, impl in zip(drawn[0].get_yticklabels(), impls, strict=True):
         label.set_color(BAD if wrong[impl] else "black")
     drawn[0].set_ylim(len(impls) - 0.4, -0.6)

@@ -18,11 +18,11 @@ def names(measured: Results) -> list[str]:
 def test_a_file_of_single_sizes_has_no_curves():
     assert names(mixed()) == [
         "speedup-rms",
-        "speedup-layer",
-        f"kernels-{CASE.key}",
-        f"kernels-{LAYER.key}",
         "precision-rms",
+        f"kernels-{CASE.key}",
+        "speedup-layer",
         "precision-layer",
+        f"kernels-{LAYER.key}",
         f"samples-{CASE.key}",
         f"samples-{LAYER.key}",
     ]

@@ -28,13 +28,14 @@ def test_dx_and_dweight_go_from_the_fewest_rows_to_the_most():
 
 def test_what_is_wrong_is_crossed_and_counted_and_does_not_hide_the_rest():
     wrong = verification(rho=1e9, error_class="wrong")
-    run = results(row("quack", verification=verification()), row("liger", status="wrong", verification=wrong))
+    rows = [row("quack", verification=verification()), row("liger", status="wrong", verification=wrong)]
+    run = results(*rows, row("fla", status="nondeterministic", verification=verification(differing_in=["dx"])))
     axes = panels(run)["dx"]
     crosses = [line for line in lines(axes, "liger") if line.get_marker() == "x"]
     assert [line.get_color() for line in crosses] == [BAD]
     assert not [line for line in lines(axes, "quack") if line.get_marker() == "x"]
     names = {label.get_text(): label.get_color() for label in axes.figure.axes[0].get_yticklabels()}
-    assert names == {"quack": "black", "liger (wrong in 1)": BAD}
+    assert names == {"fla (other bits in 1)": "black", "quack": "black", "liger (wrong in 1)": BAD}
     assert axes.get_xlim()[1] < 1e5
 
 

