@@ -268,6 +268,7 @@ def test_help_is_no_error(capsys):
             "--context beside:8: a CPU has no streams, so that nothing runs beside a call; name hot-dy, "
             "or leave it out",
         ),
+        ("selftest", 4, "the self-test is of what times a GPU; on a CPU nothing is ranked (docs/method.md)"),
     ],
 )
 def test_what_only_a_worker_can_tell_leaves_nothing_behind(workers, folder, capsys, line, code, message):
@@ -297,6 +298,9 @@ def test_a_dry_run_says_what_it_would_do(workers, folder, monkeypatch, capsys):
         "  time: unknown, as the published runs are of GPUs\n"
     )
     assert capsys.readouterr().out == on_cpu
+    for draw, cases in (("2", "drawn when the run begins"), ("2@7", "rms-")):
+        assert typed(f"bench --dry-run --norm rms --impls quack --draw {draw}") in (0, None)
+        assert f"  2 cases: {cases}" in capsys.readouterr().out
     assert list(folder.iterdir()) == []
     workers.greeting = WITH_GPU
     assert typed(line) in (0, None)
@@ -341,10 +345,17 @@ def test_nothing_is_published_of_a_cpu(workers, folder, capsys, more):
     assert list(folder.iterdir()) == []
 
 
-def test_contexts_that_a_cpu_cannot_have_are_told_beside_others(workers, capsys):
-    assert typed("bench --shapes 4x8 --norm rms --impls quack --context graph,hot-dy --out run") in (0, None)
-    told = "--context graph: a CPU has no streams, so that nothing runs beside a call; left out"
-    assert capsys.readouterr().err.splitlines()[:2] == ["starting a worker", told]
+def test_what_a_cpu_cannot_have_and_what_is_missing_is_said_once(workers, capsys):
+    eager, quack, _ = HELLO.implementations
+    absent = quack.model_copy(update={"missing": Reason.model_validate("not installed: quack")})
+    workers.greeting = replace(HELLO, implementations=[eager, absent])
+    assert typed("bench --shapes 4x8 --norm rms --context graph,hot-dy --out run") in (0, None)
+    assert capsys.readouterr().err.splitlines()[:4] == [
+        "starting a worker",
+        "--context graph: a CPU has no streams, so that nothing runs beside a call; left out",
+        "1 of 2 implementations missing: see `normbwd list impls`",
+        "rms-4x8-fp32: 1 ok",
+    ]
 
 
 def test_resuming_where_there_is_no_run_at_all(workers, folder, capsys):
@@ -367,27 +378,21 @@ def test_a_folder_that_cannot_be_made(workers, folder, capsys, out, why):
     assert (folder / "file").read_text() == "precious"
 
 
-@pytest.mark.parametrize(("exit_code", "message"), [(2, "--impl mine.py has no prepare"), (4, "no such device")])
-def test_a_worker_that_refuses_is_quoted(workers, folder, capsys, exit_code, message):
-    workers.greeting = Refused(message, exit_code)
-    assert typed("bench --out run") == exit_code
-    assert capsys.readouterr().err == f"starting a worker\nerror: {message}\n"
-    assert list(folder.iterdir()) == []
+DIED = "the worker process was killed by SIGKILL"
 
 
 @pytest.mark.parametrize(
-    ("greeting", "message"),
+    ("greeting", "code", "message"),
     [
-        (
-            WorkerDiedError("the worker process was killed by SIGKILL"),
-            "the worker process was killed by SIGKILL while it started; its last words: none",
-        ),
-        (None, "the worker did not start within 180 s; its last words: none"),
+        (Refused("--impl mine.py has no prepare", 2), 2, "--impl mine.py has no prepare"),
+        (Refused("no such device", 4), 4, "no such device"),
+        (WorkerDiedError(DIED), 4, f"{DIED} while it started; its last words: none"),
+        (None, 4, "the worker did not start within 180 s; its last words: none"),
     ],
 )
-def test_a_worker_that_does_not_start(workers, folder, capsys, greeting, message):
+def test_a_worker_that_refuses_or_does_not_start_is_quoted(workers, folder, capsys, greeting, code, message):
     workers.greeting = greeting
-    assert typed("bench --out run") == 4
+    assert typed("bench --out run") == code
     assert capsys.readouterr().err == f"starting a worker\nerror: {message}\n"
     assert list(folder.iterdir()) == []
 
@@ -471,23 +476,36 @@ def test_an_interrupt_before_a_run_is_told_in_one_line(workers, folder, capsys):
     assert capsys.readouterr().err == f"starting a worker\nnothing more was measured\n{INTERRUPTED}\n"
 
 
-def test_an_interrupted_run_is_reported_as_far_as_it_came(workers, folder, capsys, monkeypatch):
-    line = "bench --shapes 4x8 --norm rms"
+def test_an_interrupted_run_is_reported_as_far_as_it_came_and_goes_on(workers, folder, capsys, monkeypatch):
+    """The latest run is resumed, whatever the others are called."""
+    typed("bench --shapes 4x8 --norm rms --out runs/zero")
+    line = "bench --shapes 4x8,8x8 --norm rms"
     monkeypatch.setattr("sys.argv", ["normbwd", *line.split()])
     workers.statuses["liger"] = KeyboardInterrupt()
+    capsys.readouterr()
     assert typed(line) == 130
-    (run,) = (folder / "runs").iterdir()
+    (run,) = (path.relative_to(folder) for path in (folder / "runs").iterdir() if path.name != "zero")
     shown = capsys.readouterr()
     assert "quack" in shown.out
     assert shown.err.splitlines() == [
         "starting a worker",
-        f"results: {run.relative_to(folder)}/results.jsonl",
-        f"report:  {run.relative_to(folder)}/report.md",
-        f"go on:   normbwd {line} --resume --out {run.relative_to(folder)} (what is done is kept)",
+        f"results: {run}/results.jsonl",
+        f"report:  {run}/report.md",
+        f"go on:   normbwd {line} --resume --out {run} (what is done is kept)",
         INTERRUPTED,
     ]
+    cut = load(run / "results.jsonl")
+    assert cut.end.interrupted
+    assert [row.impl for row in cut.rows] == ["torch-eager", "quack"]
     workers.statuses.clear()
-    assert typed(f"{line} --resume --out {run}") in (0, None)
+    assert typed(f"{line} --resume") in (0, None)
+    whole = load(run / "results.jsonl")
+    assert [(row.case.rows, row.impl) for row in whole.rows] == [
+        (rows, impl) for rows in (4, 8) for impl in ("torch-eager", "quack", "liger")
+    ]
+    assert not whole.end.interrupted
+    assert typed(f"{line} --resume --out {run}") in (0, None)  # there is nothing left to do
+    assert load(run / "results.jsonl").rows == whole.rows
 
 
 def test_an_interrupt_before_the_first_row(workers, capsys):
@@ -657,40 +675,6 @@ def test_a_file_that_hangs_or_dies_as_it_is_imported(workers, folder, capsys, ev
     assert worker.waited_s[1] == 7
 
 
-def test_interrupted_run_keeps_rows_and_is_resumed(workers, folder):
-    line = "bench --shapes 4x8,8x8 --norm rms --out run"
-    workers.statuses["liger"] = KeyboardInterrupt()
-    assert typed(line) == 130
-    cut = load(folder / "run" / "results.jsonl")
-    assert cut.end.interrupted
-    assert [row.impl for row in cut.rows] == ["torch-eager", "quack"]
-
-    workers.statuses.clear()
-    assert typed(f"{line} --resume") in (0, None)
-    whole = load(folder / "run" / "results.jsonl")
-    assert [(row.case.rows, row.impl) for row in whole.rows] == [
-        (rows, impl) for rows in (4, 8) for impl in ("torch-eager", "quack", "liger")
-    ]
-    assert not whole.end.interrupted
-
-    assert typed(f"{line} --resume") in (0, None)  # there is nothing left to do
-    assert load(folder / "run" / "results.jsonl").rows == whole.rows
-
-
-def test_a_run_that_another_gpu_goes_on_with_says_which_gpu_measured_what(workers, folder, monkeypatch):
-    line, own = "bench --shapes 4x8,8x8,16x8 --norm rms --impls torch-eager --out run", session.device_record
-    for gpu in ("first", "second", "first"):
-        case = iter(range(2))  # each measures one, and is interrupted in the next
-        workers.statuses["torch-eager"] = lambda case=case: (
-            "ok" if next(case) == 0 else signal.raise_signal(signal.SIGINT)
-        )
-        monkeypatch.setattr(session, "device_record", lambda *at, gpu=gpu: own(*at).model_copy(update={"gpu": gpu}))
-        typed(f"{line} --resume" if (folder / "run").exists() else line)
-    whole = load(folder / "run" / "results.jsonl")
-    assert [(row.case.rows, row.gpu) for row in whole.rows] == [(4, 0), (8, 1), (16, 0)]
-    assert [(gpu.number, gpu.gpu, gpu.host) for gpu in whole.gpus] == [(0, "first", "host 0"), (1, "second", "host 1")]
-
-
 def test_a_run_that_another_process_writes_is_not_resumed(workers, folder, capsys):
     typed("bench --shapes 4x8 --norm rms --out run")
     path = folder / "run" / "results.jsonl"
@@ -751,7 +735,7 @@ def test_a_full_disk_is_told_in_one_line(workers, folder, capsys, monkeypatch):
     full.unlink()
     full.symlink_to("/dev/full")
     capsys.readouterr()
-    monkeypatch.setattr(opening, "resume", lambda out, run, jobs: (full, jobs))
+    monkeypatch.setattr(opening, "resume", lambda out, run, jobs, **_: (full, jobs, None))
     assert typed("bench --shapes 4x8 --norm rms --out run --resume") == 4
     message = f"error: cannot write {full}: No space left on device; what is done is kept\n"
     assert capsys.readouterr().err == f"starting a worker\n{message}"
@@ -889,15 +873,6 @@ def test_results_that_are_there_are_not_overwritten(workers, folder, capsys):
     expected = "error: run/results.jsonl exists; --resume goes on with it, --out names another folder\n"
     assert capsys.readouterr().err.endswith(expected)
     assert (folder / "run" / "results.jsonl").read_bytes() == before
-
-
-def test_the_latest_run_is_resumed_whatever_the_others_are_called(workers, folder):
-    typed("bench --shapes 4x8 --norm rms --out runs/zero")
-    workers.statuses["liger"] = KeyboardInterrupt()
-    line = "bench --shapes 8x8 --norm rms"
-    assert typed(line) == 130
-    workers.statuses.clear()
-    assert typed(f"{line} --resume") in (0, None)
 
 
 @pytest.fixture
@@ -1088,13 +1063,6 @@ def test_kernels_are_compiled_once_for_all_processes(workers, folder):
     warmed = [request for worker in workers.launched for request in worker.requests if isinstance(request, Warm)]
     assert [(request.impl, request.case.rows) for request in warmed] == [("quack", 4), ("quack", 8)]
     assert [worker.start.asked for worker in workers.launched] == [True] + [False] * 3  # who compiles, two processes
-
-
-def test_a_cpu_has_no_self_test(workers, folder, capsys):
-    assert typed("selftest --out run") == 4
-    message = "the self-test is of what times a GPU; on a CPU nothing is ranked (docs/method.md)"
-    assert capsys.readouterr().err.endswith(f"error: {message}\n")
-    assert not (folder / "run").exists()
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,12 @@ def parse_draw(text: str) -> tuple[int, int | None]:
     return int(match[1]), int(match[2]) if match[2] else None
 
 
-def draw_shapes(number: int, seed: int) -> tuple[Shape, ...]:
-    """So many different shapes, uniform in the logs of columns and of elements; the same for the same seed."""
-    generator, shapes = random.Random(seed), dict[Shape, None]()
+def draw_shapes(number: int, seed: int | None) -> tuple[Shape, ...]:
+    """So many different shapes, uniform in the logs of columns and of elements; the same for the same seed.
+
+    A seed that is drawn later counts as 0, for a plan.
+    """
+    generator, shapes = random.Random(seed or 0), dict[Shape, None]()
     while len(shapes) < number:
         cols, elements = (round(math.exp(generator.uniform(*map(math.log, ends)))) for ends in (COLUMNS, ELEMENTS))
         if generator.randrange(ANY_OF):

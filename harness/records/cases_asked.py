@@ -37,7 +37,7 @@ def cases_on(device: DeviceKind, settings: Settings, memory_bytes: int | None = 
     """
     name = suite_on(device, settings)
     suite = None if name is None else find_suite(name)
-    drawn = None if settings.draw is None else draw_shapes(*_numbers(settings.draw))
+    drawn = None if settings.draw is None else draw_shapes(*parse_draw(settings.draw))
     from_catalogue = suite is None and settings.shapes is None and drawn is None
     if suite is not None and suite.cases:
         cases = _of_suite(suite, device, settings)
@@ -51,12 +51,6 @@ def cases_on(device: DeviceKind, settings: Settings, memory_bytes: int | None = 
         return cases
     kinds = parse_inputs(settings.inputs)
     return catalogue(cases, kinds, memory_bytes) if from_catalogue else of_kinds(cases, kinds)
-
-
-def _numbers(draw: str) -> tuple[int, int]:
-    """The number of shapes and the seed; a seed that is drawn later counts as 0, for a plan."""
-    number, seed = parse_draw(draw)
-    return number, seed or 0
 
 
 def asked_for(cases: Sequence[NormCase], settings: Settings) -> Sequence[NormCase]:

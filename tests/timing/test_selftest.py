@@ -1,7 +1,9 @@
+import math
 import random
 
 import pytest
 
+from harness.devices.nvml import SensorReading
 from harness.timing.selftest import Effort, SelfTest
 from tests.fake_device import FakeDevice
 from tests.wording import worded
@@ -164,3 +166,23 @@ def test_check_that_cannot_be_made_does_not_pass():
         "events against profiler": "there is no profiler of kernels here",
     }
     assert (budget.null_us, budget.event_offset_us) == (None, None)
+
+
+def test_an_engine_that_measures_nothing_passes_nothing():
+    """Every block is void: only what the profiler says is left."""
+    budget, checks = Machine(readings=[SensorReading(throttled=("power brake",))]).tested()
+    assert {check.name for check in checks if check.passed} <= {"events' own share", "events against profiler"}
+    assert not any(check.passed is None for check in checks)
+    assert (budget.t0_us, budget.copy_gbps) == (math.inf, None)
+
+
+def test_a_host_that_is_late_fails_the_queue_proof():
+    machine = Machine(host_us={"probe": math.inf})
+    machine.start_us = 0.001
+    assert failed(machine) == {"queue proof"}
+
+
+def test_copies_that_take_no_longer_the_larger_they_are_fail():
+    machine = lying(start_us=0.001)
+    machine.copies = lambda size, count=1: machine._candidate(f"{count} copies of {size}", count * 10 - 1e-12 * size)
+    assert failed(machine) == {"copy line"}
