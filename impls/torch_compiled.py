@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 name = "torch-compiled"
 version = 0
 requires = ("torch",)
+imports = ("torch._inductor.compile_fx",)
 handles = frozenset(FEATURES)
 via: Literal["kernel", "autograd"] = "autograd"
 

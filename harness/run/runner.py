@@ -10,6 +10,7 @@ import time
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain, groupby
 from typing import Protocol
@@ -26,7 +27,7 @@ from harness.run.plan import KILLED, Job, without_untimed
 from harness.run.process import FROM_OUTSIDE, Worker, WorkerDiedError
 from harness.run.progress import Display
 from harness.run.resolve import for_later_process
-from harness.worker.messages import Aside, Began, Done, Row, SelfTest, Try, When
+from harness.worker.messages import Aside, Began, Done, Load, Row, SelfTest, Try, When
 
 NO_CRASH: tuple[Status, ...] = ("wrong", "impossible", "unsupported", "oom")
 UNTIMED_STAGES = ("asking", "inputs")
@@ -73,7 +74,8 @@ class Runner:
 
     `time_limit_s` bounds each stage without an event. `selftests` says when each process runs a self-test: a full one
     first, after which `tested` is true, and then only the checks of what may drift. `stages_s` sums the time by stage.
-    The `background` is paused in every stage that measures, verifies or may tune.
+    The `background` is paused in every stage that measures, verifies or may tune. While it compiles for the first case,
+    the first worker is `loading` the libraries.
     """
 
     launch: Callable[[int], Worker]
@@ -90,6 +92,7 @@ class Runner:
     stages_s: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     untimed: list[RowRecord] = field(default_factory=list[RowRecord])
     tested: bool = False
+    loading: bool | None = None
     background: Background | None = None
 
     def run(self, jobs: Iterable[Job]) -> None:
@@ -149,6 +152,9 @@ class Runner:
             attempt = _Attempt()
             try:
                 self.worker = self.worker or self.launch(job.process)
+                if self.loading:
+                    self.loading = False
+                    self._receive_until_done(self.worker, attempt)
                 group = uuid.uuid4().hex[:8]
                 self.worker.send(Try(job.case, tuple(pending), group, settings, job.process, job.studied))
                 self._receive_until_done(self.worker, attempt)
@@ -192,11 +198,16 @@ class Runner:
                 case _:
                     raise WorkerDiedError(f"the worker sent an unexpected event: {event}")
 
-    def _wait_for_background(self, case: NormCase, impls: Iterable[str]) -> None:
-        if self.background is not None:
-            begun_s = self.now_s()
-            self.background.wait_for(task_of(case, impl) for impl in impls)
-            self.stages_s["compile ahead"] += self.now_s() - begun_s
+    def _wait_for_background(self, case: NormCase, impls: Sequence[str]) -> None:
+        if self.background is None:
+            return
+        begun_s = self.now_s()
+        if self.worker and self.loading is None:
+            with suppress(WorkerDiedError):  # met again as its answer is awaited
+                self.worker.send(Load(case, tuple(impls)))
+            self.loading = True
+        self.background.wait_for(task_of(case, impl) for impl in impls)
+        self.stages_s["compile ahead"] += self.now_s() - begun_s
 
     def _pause_or_go_on(self, impl: str | None, stage: str) -> None:
         """Pause the background, except while inputs are drawn, or one prepares that it does not compile."""

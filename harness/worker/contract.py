@@ -59,7 +59,7 @@ def _declarations(module: ModuleType) -> Iterator[str]:
 
 
 def _flags(module: ModuleType) -> Iterator[str]:
-    for name, of in (("uses", "module names"), ("for_speed", "public names")):
+    for name, of in (("uses", "module names"), ("imports", "module names"), ("for_speed", "public names")):
         if not _are_texts(texts := getattr(module, name, ())):
             yield f"{name} = {texts!r}: must be a tuple of {of}"
     for name in ("outside", "library"):

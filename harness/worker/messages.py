@@ -97,6 +97,14 @@ class Warm(Message):
 
 
 @dataclass(frozen=True)
+class Load(Message):
+    """To the worker: import what it takes to try this case, while others compile for it."""
+
+    case: NormCase
+    impls: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class ListConfigs(Message):
     """To the worker: list the configurations that an implementation offers for these cases."""
 
@@ -171,5 +179,5 @@ class Done(Message):
     """From the worker: the request is finished."""
 
 
-Request = Try | Warm | SelfTest | ListConfigs
+Request = Try | Load | Warm | SelfTest | ListConfigs
 Event = Hello | Refused | Began | Row | Aside | Offered | Done

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -27,6 +28,7 @@ from harness.worker.messages import (
     Event,
     Hello,
     ListConfigs,
+    Load,
     Offered,
     Refused,
     Request,
@@ -103,7 +105,8 @@ def serve(connection: Connection, start: Start, log: Path) -> None:
 
     for module in ("torch", "harness.worker.trial") if start.measures else ():
         import_module(module)  # imported here, so that these seconds count for no --impl file and no implementation
-    if not on_cpu:
+    # If not here, then while others compile; an --impl file would be blamed for what this replaces in torch.
+    if not on_cpu and (start.impl_files or not start.asked):
         keep_no_tuning()
 
     channel = Channel[Request](connection, get_args(Request))
@@ -199,6 +202,8 @@ def _hello(
 def answer(request: Request, implementations: dict[str, Implementation], connection: Sender) -> None:
     """Answer one request: do it, send the results, then Done."""
     match request:
+        case Load():
+            _load(request, implementations, connection)
         case Warm():
             _compile(request, implementations)
         case SelfTest():
@@ -210,6 +215,22 @@ def answer(request: Request, implementations: dict[str, Implementation], connect
         case Try():
             _try(request, implementations, connection)
     connection.send(Done())
+
+
+def _load(request: Load, implementations: dict[str, Implementation], connection: Sender) -> None:
+    """Import what `prepare` would; what raises there will raise in the trial too."""
+    from harness.verify.process_state import ProcessState
+
+    keep_no_tuning()
+    state = ProcessState.snapshot()
+    for name in request.impls:
+        connection.send(Began(name, "asking"))
+        with suppress(Exception):
+            item = implementations[name]
+            if item.unsupported(request.case) is None:
+                for module in getattr(item.module, "imports", item.module.requires):
+                    import_module(module)
+    state.with_environment_of_now().restore()
 
 
 def _compile(request: Warm, implementations: dict[str, Implementation]) -> None:
@@ -224,6 +245,9 @@ def _compile(request: Warm, implementations: dict[str, Implementation]) -> None:
 def _try(request: Try, implementations: dict[str, Implementation], connection: Sender) -> None:
     from harness.worker.rows import SpoiltError, release_all
     from harness.worker.trial import Trial
+
+    if request.case.device != "cpu":
+        keep_no_tuning()
 
     def watch(impl: str | None, stage: Stage) -> None:
         connection.send(Began(impl, stage))

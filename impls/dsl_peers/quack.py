@@ -34,6 +34,7 @@ Variant = Literal["called", "compiled", "tuned", "per-head"]
 name = "quack"
 version = 0
 requires = ("quack", "cutlass")
+imports = ("quack.rmsnorm",)
 install = "pip install 'quack-kernels[cu13]'"
 variants: dict[str, Variant] = {
     "quack": "called",

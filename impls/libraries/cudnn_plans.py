@@ -131,8 +131,8 @@ def _loaded_or_built(build: Callable[..., tuple[Any, int]], handle: Any, *operan
 
     The second choice is not left: this process may have lacked the memory for the first. Nor is a Python engine's plan.
     """
-    described = [(each.shape, each.stride(), each.dtype) if hasattr(each, "stride") else each for each in operands]
-    key = f"{build.__module__} {build.__name__} {described}"
+    alike = [(each.shape, each.stride(), each.dtype) if hasattr(each, "stride") else each for each in operands]
+    key = f"{build.__module__} {build.__name__} {alike}"
     file = Path(os.environ[RUN_FOLDER], f"cudnn-{sha256(key.encode()).hexdigest()[:24]}")
     cudnn: Any = import_module("cudnn")
     with suppress(Exception):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 name = "liger"
 version = 0
 requires = ("liger_kernel", "triton")
+imports = ("liger_kernel.ops",)
 install = "pip install liger-kernel"
 uses = ("cutlass",)  # which decides what LigerLayerNorm takes
 for_speed = ("liger-triton", "liger-cutedsl")  # -gemma rounds otherwise

@@ -11,7 +11,7 @@ from harness.run.plan import Job, remaining
 from harness.run.process import WorkerDiedError
 from harness.run.resolve import for_later_process
 from harness.run.runner import QUARANTINE_AFTER, Runner
-from harness.worker.messages import Aside, Began, Done, Hello, Row, SelfTest
+from harness.worker.messages import Aside, Began, Done, Hello, Load, Row, SelfTest, Try
 from tests.results_factory import timing
 from tests.wording import worded
 
@@ -404,6 +404,33 @@ def test_a_time_below_the_reading_of_x_and_dy_is_impossible():
     assert "to read x and dy alone takes" in played.outcomes()[0][2]
 
 
+class Compilers:
+    """Compile `a`, and tell the log of a run what they are told."""
+
+    impls = frozenset({"a"})
+    processes = 3
+
+    def __init__(self, log):
+        self.log = log
+
+    def wait_for(self, tasks):
+        self.log.events.append(f"wait for {','.join(impl for _, impl in tasks)}")
+
+    def pause(self):
+        self.log.events.append("pause")
+
+    def go_on(self):
+        self.log.events.append("go on")
+
+
+def test_a_library_whose_import_ends_the_worker_is_blamed_for_it():
+    imports = [Began("a", "asking"), Began("b", "asking"), WorkerDiedError("killed by SIGSEGV")]
+    played = Played([Job(CASE, ("a", "b"))], imports, [done("a"), Done()], ready=True)
+    played.runner.background = Compilers(played.log)
+    assert [(impl, status) for impl, status, _ in played.run().outcomes()] == [("b", "crashed"), ("a", "ok")]
+    assert [type(request) for worker in played.workers for request in worker.requests] == [Load, Try]
+
+
 def test_compilers_stand_still_whenever_the_device_has_to_be_quiet():
     """They go on beside the drawing of inputs, and beside an implementation of which nothing is compiled ahead."""
     script = [
@@ -419,27 +446,15 @@ def test_compilers_stand_still_whenever_the_device_has_to_be_quiet():
         done("b"),
         Done(),
     ]
-    played = Played([Job(CASE, ("a", "b"))], script)
+    played = Played([Job(CASE, ("a", "b"))], [Done(), *script], ready=True)
 
-    class Compilers:
-        impls = frozenset({"a"})
-        processes = 3
-
-        def wait_for(self, tasks):
-            played.log.events.append(f"wait for {','.join(impl for _, impl in tasks)}")
-
-        def pause(self):
-            played.log.events.append("pause")
-
-        def go_on(self):
-            played.log.events.append("go on")
-
-    played.runner.background = Compilers()
+    played.runner.background = Compilers(played.log)
     events = played.run().log.events
     paused = {
         event.removeprefix("step "): events[place - 1] for place, event in enumerate(events) if event.startswith("step")
     }
     assert events[:2] == ["case rms-16x64-bf16", "wait for a,b"]
+    assert [type(request) for request in played.workers[0].requests] == [Load, Try]
     assert [record.other_processes for record in played.log.asides] == [2]
     assert paused == {
         "a asking": "go on",

@@ -21,6 +21,7 @@ from harness.worker.messages import (
     Event,
     Hello,
     ListConfigs,
+    Load,
     Offer,
     Offered,
     Refused,
@@ -37,6 +38,7 @@ NOT_FINITE = Reason("text", {"of": float("inf"), "names": ["a\u2028b", "\n"]}, [
 MESSAGES = [
     Try(CASE, ("a", "b"), "g1", Settings(shapes="3x8", context=("cold", "beside:8")), process=2, studied=True),
     Warm(CASE, "a", 7),
+    Load(CASE, ("a", "b")),
     ListConfigs("a", (CASE, replace(CASE, rows=4))),
     Hello(
         [DeviceFacts("cuda", "GPU", "sm_90", memory_bytes=1 << 40, uuid="1", others=(3, 4))],

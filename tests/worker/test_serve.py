@@ -2,14 +2,25 @@
 
 import os
 import signal
+import sys
+from types import SimpleNamespace
 
 import pytest
+import torch
 import torch._inductor.config as inductor_config
 from torch._inductor.runtime.autotune_cache import AutotuneCache, inductor_meta_from_config
 
+from harness.cases import NormCase
 from harness.errors import UsageError
-from harness.worker.messages import Start
-from harness.worker.serve import ENVIRONMENT, KERNEL_CHOICES, find_implementations, keep_no_tuning, set_environment
+from harness.worker.messages import Began, Done, Load, Start
+from harness.worker.serve import (
+    ENVIRONMENT,
+    KERNEL_CHOICES,
+    answer,
+    find_implementations,
+    keep_no_tuning,
+    set_environment,
+)
 from tests.repositories import HONEST
 
 
@@ -40,3 +51,30 @@ def test_a_file_whose_import_changes_what_all_share_is_refused(tmp_path):
             find_implementations(Start(impl_files=(str(file),)))
     finally:
         signal.signal(signal.SIGUSR1, before)
+
+
+def test_what_a_case_needs_is_imported_while_others_compile_and_changes_nothing(tmp_path, monkeypatch):
+    """One that refuses the case is not imported; what cannot be is left to the trial."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delenv("OF_LIBRARY", raising=False)
+    for name in ("library_taken", "library_refused"):
+        (tmp_path / f"{name}.py").write_text(
+            "import os, torch\ntorch.set_grad_enabled(False)\nos.environ['OF_LIBRARY'] = '1'\n"
+        )
+
+    def requiring(*modules, refusal=None):
+        return SimpleNamespace(module=SimpleNamespace(requires=modules), unsupported=lambda case: refusal)
+
+    implementations = {
+        "absent": requiring("library_absent"),
+        "refused": requiring("library_refused", refusal="not here"),
+        "taken": requiring("library_taken"),
+    }
+    sent = []
+    with inductor_config.patch(autotune_local_cache=True):
+        request = Load(NormCase("rms", 4, 8), tuple(implementations))
+        answer(request, implementations, SimpleNamespace(send=sent.append))
+    assert sent == [*(Began(name, "asking") for name in implementations), Done()]
+    assert "library_taken" in sys.modules
+    assert "library_refused" not in sys.modules
+    assert (torch.is_grad_enabled(), os.environ.pop("OF_LIBRARY")) == (True, "1")
