@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -41,8 +42,9 @@ Curves = dict[str, list[Point]]
 @styled
 def bandwidth(group: Group, comparison: Comparison) -> Figure | None:
     """GB/s against columns; None where no implementation has two sizes."""
-    panels = {name: curves for name, cases in group.strips.items() if (curves := _curves(cases))}
-    if not any(len(points) > 1 for curves in panels.values() for points in curves.values()):
+    strips = {name: _curves(cases) for name, cases in group.strips.items()}
+    panels = {name: curves for name, curves in strips.items() if max(map(len, curves.values()), default=0) > 1}
+    if not panels:
         return None
     heading = title(comparison.run, f"bandwidth of the {backward(group.norm)}", group.variant)
     across = 2 if len(panels) in (2, 4) else 3
@@ -56,7 +58,8 @@ def bandwidth(group: Group, comparison: Comparison) -> Figure | None:
             axes.axhline(value, color=SOFT, linestyle=dashes, linewidth=1.2, zorder=1.5, label=level)
         axes.set_xscale("log", base=2)
         axes.margins(x=0.11)
-        axes.set_xticks(group.cols, [str(cols) for cols in group.cols], rotation=45 if len(group.cols) > 6 else 0)
+        crowded = len(group.cols) > 6 or any(right < 2 * left for left, right in pairwise(group.cols))
+        axes.set_xticks(group.cols, [str(cols) for cols in group.cols], rotation=90 if crowded else 0)
         axes.set_xlabel("columns (hidden size)")
     drawn[0].set_ylim(bottom=0)
     for axes in drawn[::across]:
