@@ -150,14 +150,10 @@ def forward_backward(inputs: Inputs) -> Callable[[], Grads]:
     from .inhouse.model import layer_norm, rms_norm
 
     case = inputs.case
+    options: dict[str, Any] = {"eps": case.eps, "zero_centred": case.zero_centred}
     if case.norm == "layer":
-        return forward_and_backward(
-            inputs, lambda x, weight, bias: layer_norm(x, weight, bias, case.eps, zero_centred=case.zero_centred)
-        )
-    return forward_and_backward(
-        inputs,
-        lambda x, weight, bias: rms_norm(x, weight, case.eps, zero_centred=case.zero_centred),  # noqa: ARG005
-    )
+        return forward_and_backward(inputs, lambda x, weight, bias: layer_norm(x, weight, bias, **options))
+    return forward_and_backward(inputs, lambda x, weight, bias: rms_norm(x, weight, **options))  # noqa: ARG005
 
 
 def _spilled(backward: Callable[..., Grads]) -> int:

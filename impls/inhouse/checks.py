@@ -1,15 +1,12 @@
 """NORMBWD_CHECKS, read as Python starts: what ends in an error instead of a hang, or of a wrong gradient.
 
-Without it a program that waits traps after MOST_POLLS polls; a number above 1 is another limit, and 0 is none. With 1
-the program says what it waited for, and so do two launches that wait by the same words at once: each stands between two
-kernels on its stream, or in its graph, which mark the words as taken and as free. No launch is kept.
+A program that waits traps after 2^24 polls, or another number above 1; with 0 never. With 1 it says what it waited for,
+and so do two launches by the same words at once: kernels before and behind each mark the words. No launch is kept.
 
-What works is never trapped. A program waits with a limit only for programs of its launch that run: for a tile of each,
-or for the end of their shares, milliseconds of work beside the seconds of 2^24 trips to the L2 cache. Those that have
-not started, behind a long kernel, it leaves (arrivals.py) or replaces (groups.py), with no limit. A time slice, a
-debugger's stop and a checkpoint take all programs off together, and polls stand still with them; clients of MPS, and
-compute-sanitizer, slow all together, but under MPS a trap ends the other clients too. Only where one program's memory
-comes page by page from a host for seconds, while others have theirs, is 0 needed.
+What works is not trapped. The limit is of waits for running programs of the same launch, at most until their rows are
+done: milliseconds, beside seconds for 2^24 trips to the L2 cache. For those that a long kernel keeps from starting it
+does not hold. Time slices and a debugger stop all programs together, and no polls count; MPS and compute-sanitizer slow
+all (but under MPS a trap ends other clients). Only where rows come page by page from a host, for seconds, use 0.
 """
 
 # Triton compiles this file: kernel arguments have no Python type.

@@ -7,6 +7,7 @@ import sys
 import pytest
 import torch
 import torch.nn.functional as F
+from torch._dynamo import compiled_autograd
 from torch.utils.checkpoint import checkpoint
 
 from impls.inhouse.launch import KernelCall
@@ -155,6 +156,23 @@ def test_compiled_whole_and_for_any_number_of_rows():
     assert all(graph.count("normbwd.norm") == 1 for graph in graphs)
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # torch's own
+@pytest.mark.usefixtures("fresh_compiler")
+def test_exported_whole_and_by_compiled_autograd():
+    block, x, graphs = Block(layer_norm, COLS), torch.randn(6, COLS, requires_grad=True), []
+    exported = torch.export.export(block, (x,), dynamic_shapes=({0: torch.export.Dim("rows", max=4096)},))
+    assert [str(node.target) for node in exported.graph.nodes].count("normbwd.norm.default") == 1
+    assert torch.equal(exported.module()(x[:5]), block(x[:5]))
+    leaves = x, block.weight, block.bias
+    wanted = torch.autograd.grad(block(x).square().sum(), leaves)
+    loss = block(x).square().sum()
+    with compiled_autograd._enable(torch.compile(backend=lambda graph, _: graphs.append(graph.code) or graph)):
+        loss.backward()
+    assert all(torch.equal(leaf.grad, right) for leaf, right in zip(leaves, wanted, strict=True))
+    assert graphs[0].count("normbwd.norm_backward") == 1
+
+
 @pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("reentrant", [False, True])
 def test_what_a_checkpoint_recomputes_is_the_same(reentrant):
@@ -197,7 +215,7 @@ def refused():
     yield "last dimension", rms_norm, (torch.ones(3, 0),), {}
     yield "131072 columns", rms_norm, (torch.ones(1, 131073),), {}
     yield "x must be bf16, fp16 or fp32, not torch.float64", rms_norm, (x.double(), weight), {}
-    yield "weight must be bf16", rms_norm, (x, weight.double()), {}
+    yield "weight must be bf16, fp16 or fp32, not torch.int8", rms_norm, (x, weight.to(torch.int8)), {}
     yield "weight must be contiguous", rms_norm, (x, torch.ones(COLS + 1)), {}
     yield "weight must be contiguous", rms_norm, (x, torch.ones(2 * COLS)[::2]), {}
     yield "bias must be contiguous", layer_norm, (x, weight, torch.ones(COLS - 1)), {}

@@ -123,6 +123,8 @@ def test_nested_tensors_that_are_refused(jagged):
         rms_norm(jagged.transpose(1, 2))
     with pytest.raises(ValueError, match=r"layout=torch\.jagged"):
         rms_norm(torch.nested.nested_tensor([torch.ones(2, COLS)]))
+    with pytest.raises(ValueError, match="0 of a nested tensor"):
+        rms_norm(jagged, dropout_p=0.5)
     with pytest.raises(ValueError, match="must have x's shape"):
         rms_norm(jagged, residual=jagged.values())
     holes = torch.nested.nested_tensor_from_jagged(torch.ones(8, COLS), torch.tensor([0, 4, 8]), torch.tensor([3, 4]))

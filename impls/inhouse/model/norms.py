@@ -119,8 +119,8 @@ def _drawn(branch: torch.Tensor | None, p: float) -> torch.Tensor | None:
     """Where dropout keeps an element."""
     if branch is None:
         return None
-    if not 0 <= p < 1:
-        raise ValueError(f"dropout_p must be at least 0 and below 1, not {p}")
+    if not 0 <= p < 1 or branch.is_nested:
+        raise ValueError(f"dropout_p must be at least 0 and below 1, and 0 of a nested tensor, not {p}")
     empty = torch.empty_like(branch, dtype=torch.bool, requires_grad=False, memory_format=torch.contiguous_format)
     return empty.bernoulli_(1 - p)
 
