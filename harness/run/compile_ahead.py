@@ -1,4 +1,4 @@
-"""Compiling ahead: several workers compile backwards at once, and leave the binaries in the compilers' disk caches.
+"""Compiling ahead: several workers compile at once, and leave binaries in disk caches, or in the folder of the run.
 
 They go on while the first cases are measured, and are stopped by a signal whenever the device has to be quiet.
 Nothing is measured here. A failure is not recorded here, because the trial will fail in the same way and record it.

@@ -89,7 +89,7 @@ class SelfTest(Message):
 
 @dataclass(frozen=True)
 class Warm(Message):
-    """To a worker that compiles ahead: prepare and call once, which fills the compilers' caches on disk."""
+    """To a worker that compiles ahead: prepare and call once, which leaves what was compiled on disk."""
 
     case: NormCase
     impl: str

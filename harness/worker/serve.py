@@ -218,7 +218,7 @@ def answer(request: Request, implementations: dict[str, Implementation], connect
 
 
 def _load(request: Load, implementations: dict[str, Implementation], connection: Sender) -> None:
-    """Import what `prepare` would; what raises there will raise in the trial too."""
+    """Import what the adapters name; what raises there will raise in the trial too."""
     from harness.verify.process_state import ProcessState
 
     keep_no_tuning()
@@ -228,7 +228,7 @@ def _load(request: Load, implementations: dict[str, Implementation], connection:
         with suppress(Exception):
             item = implementations[name]
             if item.unsupported(request.case) is None:
-                for module in getattr(item.module, "imports", item.module.requires):
+                for module in getattr(item.module, "imports", ()):
                     import_module(module)
     state.with_environment_of_now().restore()
 

@@ -17,6 +17,7 @@ from ..libraries.rows import of_rows
 name = "helion"
 version = 1
 requires = ("helion", "triton")
+imports = ("helion",)
 install = (
     "pip install helion, and put a checkout of https://github.com/pytorch/helion of that version on PYTHONPATH: "
     "its norms are in examples/"

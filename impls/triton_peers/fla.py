@@ -14,6 +14,7 @@ from ..libraries.recorded import PLAIN, behind_residual, recorded
 name = "fla"
 version = 0
 requires = ("fla", "triton")
+imports = ("fla.modules.layernorm",)
 install = "pip install flash-linear-attention"
 compiles_ahead = True
 handles = {"residual", "gated", "gated-norm-first"}

@@ -14,6 +14,7 @@ from ..libraries.rows import of_rows
 name = "flag-gems"
 version = 0
 requires = ("flag_gems", "triton")
+imports = ("flag_gems.ops.layernorm",)
 install = "pip install --no-deps flag-gems && pip install sqlalchemy pyyaml packaging"
 compiles_ahead = True
 

@@ -62,13 +62,13 @@ def test_what_a_case_needs_is_imported_while_others_compile_and_changes_nothing(
             "import os, torch\ntorch.set_grad_enabled(False)\nos.environ['OF_LIBRARY'] = '1'\n"
         )
 
-    def requiring(*modules, refusal=None):
-        return SimpleNamespace(module=SimpleNamespace(requires=modules), unsupported=lambda case: refusal)
+    def importing(*modules, refusal=None):
+        return SimpleNamespace(module=SimpleNamespace(imports=modules), unsupported=lambda case: refusal)
 
     implementations = {
-        "absent": requiring("library_absent"),
-        "refused": requiring("library_refused", refusal="not here"),
-        "taken": requiring("library_taken"),
+        "absent": importing("library_absent"),
+        "refused": importing("library_refused", refusal="not here"),
+        "taken": importing("library_taken"),
     }
     sent = []
     with inductor_config.patch(autotune_local_cache=True):
