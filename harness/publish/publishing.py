@@ -35,7 +35,7 @@ from harness.worker.messages import Hello
 
 State = Literal["current", "stale", "missing"]
 Fate = Literal["published", "unfinished", "failed"]  # failed: no implementation passed
-UNKNOWN_JOB_S = 60.0  # where no device has a published run of the name
+UNKNOWN_ROW_S = 1.0  # where no device has a published run of the name
 ASSUMED = "this machine has no such device, so every library is taken to be installed"
 
 
@@ -95,7 +95,7 @@ class Survey:
         jobs = self._left(name, planned)
         if len(jobs) < len(planned.jobs):
             reasons.append(f"begun: {len(jobs)} of {len(planned.jobs)} jobs are left")
-        return Task(name, invocation, state, tuple(reasons), jobs, self._job_s(name))
+        return Task(name, invocation, state, tuple(reasons), jobs, self._job_s(name, planned.jobs))
 
     def file_of(self, name: str) -> Path:
         """Where a run or a kept file is published."""
@@ -135,15 +135,15 @@ class Survey:
             return planned.jobs
         return left_to_do(planned.jobs, earlier, planned.settings.timed)
 
-    def _job_s(self, name: str) -> float:
-        """About how long a job of a run takes on one GPU: by its published file, of this device or of another one."""
+    def _job_s(self, name: str, jobs: Sequence[Job]) -> float:
+        """About how long a job of a run takes on one GPU: by the rows of its published file, of any device."""
+        rows_of_a_job = sum(len(job.impls) for job in jobs) / max(1, len(jobs))
         own = self.file_of(name)
         for path in (own, *sorted(self.published.glob(f"*/{own.name}"))):
             results = _read(path)
             if not isinstance(results, str) and results.end and results.rows:
-                jobs = {(row.case, row.process) for row in results.rows}
-                return results.end.wall_s * max(1, len(results.gpus)) / len(jobs)
-        return UNKNOWN_JOB_S
+                return rows_of_a_job * results.end.wall_s * max(1, len(results.gpus)) / len(results.rows)
+        return rows_of_a_job * UNKNOWN_ROW_S
 
     def lines(self, tasks: Sequence[Task]) -> str:
         """How many runs are current, and a line for each run."""

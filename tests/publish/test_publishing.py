@@ -194,7 +194,7 @@ def test_case_with_too_many_void_blocks_is_measured_again_once_a_call(folder, wo
 
 
 def test_what_does_not_fit_makes_room_for_what_does(folder, workers):
-    """A job of large took ten minutes on another device; what is less important is measured in its place."""
+    """A row of large took ten minutes on another device; what is less important is measured in its place."""
     slow = results(row("liger", 50.0), stages_s={"time": 600.0})
     slow = replace(slow, end=slow.end.model_copy(update={"wall_s": 600.0}))
     path = file_of("b200", "large", folder / "results")
@@ -203,7 +203,7 @@ def test_what_does_not_fit_makes_room_for_what_does(folder, workers):
     path.write_bytes(bz2.compress("".join(lines).encode()))
     assert publish(workers, minutes=2, only="large,small") == {"large": "unfinished", "small": "published"}
     assert tried(workers) == ["16x64"]
-    assert "about 20 min" in survey_lines(only="large")
+    assert "about 40 min" in survey_lines(only="large")
 
 
 @pytest.mark.parametrize(("minutes", "said"), [(0.001, "nothing that is due can be begun"), (0.0, "must be positive")])
