@@ -26,7 +26,6 @@ from harness.records.settings import Settings
 from reports import figures
 from reports.labels import determinism, first_word
 from reports.parts import answers, caveats, conditions
-from reports.parts.geomeans import geomeans
 from reports.published.sources import Source
 from reports.size_groups import groups
 
@@ -40,7 +39,6 @@ FLUSHES = {"clean": "", "dirty": "dirty flush", "none": "no flush"}  # site.html
 def run_facts(source: Source) -> dict[str, Any]:
     """The data of a run for JSON: of the run itself, and by group its cases and their rows."""
     run, comparison = source.results.run, source.comparison
-    contexts = every_context(comparison)
     copy = comparison.budget.copy_gbps if comparison.budget else None
     levels = {"large copy": copy, "datasheet": run.device.datasheet_gbps}
     return {
@@ -55,8 +53,7 @@ def run_facts(source: Source) -> dict[str, Any]:
         "conditions": conditions.conditions(comparison),
         "outside": {impl.name: impl.outside for impl in run.implementations if impl.outside},
         "levels": [(name, figures.gbps(value)) for name, value in levels.items() if value],
-        "means": [_means(context) for context in contexts],
-        "groups": [group for context in contexts for group in _groups(context)],
+        "groups": [group for context in every_context(comparison) for group in _groups(context)],
     }
 
 
@@ -158,13 +155,6 @@ def _times(case: NormCase, joined: Joined | None, moves: bool) -> list[str | Non
     gbps = figures.gbps(bandwidth_gbps(case, joined.median_us) if moves else None)
     texts = [*map(figures.microseconds, (joined.median_us, *time_interval(joined.timings))), gbps]
     return [None if text == figures.NOTHING else text for text in texts]
-
-
-def _means(comparison: Comparison) -> dict[str, Any]:
-    """The geometric mean speedups as a table, of all cases of a norm together."""
-    table = geomeans(comparison)
-    context = context_text(comparison.context, comparison.run.settings)
-    return {"context": context, "heads": table.heads, "rows": [[cell.text for cell in row] for row in table.rows]}
 
 
 def variant_text(case: NormCase) -> str:

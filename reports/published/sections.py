@@ -43,8 +43,9 @@ def fastest(sources: Sequence[Source], plan: Plan) -> str:
     best_first = sorted(known.values(), key=lambda each: -each.best.value if each.best else 0.0)
     names = list(dict.fromkeys(each.library.name for each in best_first if not each.library.outside))[:MOST_ROWS]
     outside = dict.fromkeys(each.library.name for each in best_first if each.library.outside)
-    measured = {key[1:] for key in known}
-    columns = [(file.device, norm) for file in files for norm in NORMS if (file.device, norm) in measured]
+    columns = [
+        (file.device, norm) for file in files for norm in NORMS if any(key[1:] == (file.device, norm) for key in known)
+    ]
     rows: list[list[str | Cell]] = []
     for name in names:
         places = [known.get((name, *column)) for column in columns]

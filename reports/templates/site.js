@@ -38,7 +38,7 @@ const points = data.runs.flatMap(run => run.groups.flatMap(group => group.cases.
 }))));
 const published = (device, name) => data.published.find(run => run.device === device && run.name === name);
 // A run in the usual context alone does not name it.
-const severalContexts = run => run.means.length > 1;
+const severalContexts = run => run.groups.some(group => group.context !== run.groups[0].context);
 const nameOf = device => data.devices.find(each => each.key === device).name;
 const ageOf = run => ({ age: run.age, stale: run.stale ? run.age : null });
 const exported = point => ({
@@ -312,14 +312,6 @@ function verified(point) {
     table("on every kind of inputs", measured.heads, measured.rows, measured.heads.map((_, place) => place && /^\d/.test(measured.rows[0][place]) ? "number" : "text")));
 }
 
-function means(point) {
-  const measured = point.of.means.find(each => each.context === point.group.context);
-  const norm = measured.heads.indexOf("norm"), rows = measured.rows.filter(row => row[norm] === point.norm);
-  const without = row => row.filter((_, place) => place !== norm);
-  return el("details", {}, el("summary", {}, `All cases of this run${severalContexts(point.of) ? `, ${point.context}` : ""}: geometric means`),
-    table("geometric means", without(measured.heads), rows.map(without), measured.heads.slice(1).map((_, place) => place ? "number" : "text")));
-}
-
 // What holds for a whole run stands once, with the run; a case says that there is something, and leads there.
 function warned(run, stale) {
   const words = [stale ? "stale" : null, run.caveats.length ? `${run.caveats.length} ${run.caveats.length > 1 ? "warnings" : "warning"}` : null].filter(Boolean);
@@ -337,7 +329,7 @@ function panel(point, several) {
     warned(run, stale),
     ranking(point),
     el("p", { class: "dim" }, `${point.measured.band}. ${run.budget}`),
-    others(point), means(point),
+    others(point),
     el("h3", {}, "Bandwidth against size"), bandwidth(point),
     el("h3", {}, "Precision and determinism"), precision(point), verified(point),
     el("details", {}, el("summary", {}, `Conditions of ${run.name}, ${run.date}`), el("p", {}, links(published(point.device, run.name))), el("dl", {}, run.conditions.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]))));
