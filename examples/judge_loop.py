@@ -30,6 +30,7 @@ ADVICE = {
     "raised": "it raised",
     "no_answer": "it hangs, or compiles for too long",
     "wide_interval": "right, but the machine is too busy for a verdict on speed: try again",
+    "peers_slower": "right, but the machine is too busy for a verdict on speed: try again",
 }
 
 

@@ -144,10 +144,10 @@ class Reference:
 
     def _hand_over(self, runner: int, names: Sequence[str]) -> None:
         """By kernels: beside a copy engine a runner's kernels could begin before the rest of dy is there."""
-        for slots, inputs in zip(self._slots[runner], self._drawn[runner], strict=True):
+        of_runner = self._slots[runner], self._drawn[runner], self._swaps[runner]
+        for slots, inputs, swap in zip(*of_runner, strict=True):
             for name in (name for name in names if name in slots):
                 torch.bitwise_or(_as_integers(inputs.tensors()[name]), 0, out=_as_integers(slots[name]))
-        for slots, swap in zip(self._slots[runner], self._swaps[runner], strict=True):
             swap.hand_over(slots["x"])
 
     def _sources(self, request: Reveal | Commit) -> list[tuple[torch.Tensor, torch.Tensor]]:

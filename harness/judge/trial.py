@@ -99,10 +99,6 @@ class _Findings:
         self.layers = {**seat.layers, "stopped_while_others_run": True, "fresh_inputs": True, "own_clock": True}
         self.layers["fresh_x"] = not seat.hello.saves
 
-    def answers(self) -> Answers:
-        """How many answers there were."""
-        return Answers(**self.counts)
-
     def deterministic(self) -> Any:
         """What the answers to equal draws say."""
         said = {"differing": "no", "differing_in_new_process": "within a process", "repeated": "yes"}
@@ -238,7 +234,7 @@ class Courtroom:
             reason=reason,
             deterministic=found.deterministic(),
             rho=found.rho,
-            answers=found.answers(),
+            answers=Answers(**found.counts),
             speed=speed,
             layers=found.layers,
             seconds=round(time.monotonic() - begun_s, 2),
@@ -246,11 +242,11 @@ class Courtroom:
 
     def _hear(self, file: Path, found: _Findings) -> None:
         """Let the file answer in one process after the other; the second gets some inputs of the first again."""
-        seeds = [self._seed() for _ in range(self.calls)]
+        seeds = self._seeds()
         for sitting in range(self.settings.sittings):
             if sitting:
                 kept = self._rng.sample(range(self.calls), self.calls // 2)
-                seeds = [seed if call in kept else self._seed() for call, seed in enumerate(seeds)]
+                seeds = [seeds[call] if call in kept else fresh for call, fresh in enumerate(self._seeds())]
             self._prepare_peers(seeds)
             child = self._nursery.fork("runner", self._memories[:1])
             self._judging = True
@@ -350,7 +346,7 @@ class Courtroom:
         """From the moment when a stopped process goes on until it says that it is done and is stopped again."""
         child = seat.child
         child.check_stood_still()
-        go = Go(number=self._seed(), queued=seat.number in self._queueing)
+        go = Go(number=secrets.randbits(60), queued=seat.number in self._queueing)
         if go.queued and (timed := self._queued(seat, go)):
             return timed
         began = time.perf_counter_ns()
@@ -500,10 +496,7 @@ class Courtroom:
         return message
 
     def _seeds(self) -> list[int]:
-        return [self._seed() for _ in range(self.calls)]
-
-    def _seed(self) -> int:
-        return secrets.randbits(60)
+        return [secrets.randbits(60) for _ in range(self.calls)]
 
 
 def _earlier(found: _Findings, seed: int, sitting: int) -> list[int]:
