@@ -12,7 +12,7 @@ from harness.analysis.machines import RUN_BAND, CasePlace, place
 from harness.analysis.outcomes import join_outcomes, tally, tried
 from harness.analysis.statistics import geomean
 from harness.analysis.step import every_context
-from harness.cases import NormCase
+from harness.cases import Norm, NormCase
 from harness.records.contexts import COLD
 from harness.records.published_plan import Plan
 from harness.records.schema import FAILED
@@ -39,11 +39,12 @@ def fastest(sources: Sequence[Source], plan: Plan) -> str:
     if not files:
         return ""
     runs = [source.comparison for source in files]
-    known = {(each.library.name, file.device, each.norm): each for file in files for each in standings(file.comparison)}
+    every = [(file.device, each) for file in files for each in standings(file.comparison)]
+    outside = dict.fromkeys(each.library.name for _, each in every if each.library.outside)
+    known = {(each.library.name, device, each.norm): each for device, each in every if not each.library.outside}
     best_first = sorted(known.values(), key=lambda each: -each.best.value if each.best else 0.0)
-    names = list(dict.fromkeys(each.library.name for each in best_first if not each.library.outside))[:MOST_ROWS]
-    outside = dict.fromkeys(each.library.name for each in best_first if each.library.outside)
-    columns = [
+    names = list(dict.fromkeys(each.library.name for each in best_first))[:MOST_ROWS]
+    columns: list[tuple[str, Norm]] = [
         (file.device, norm) for file in files for norm in NORMS if any(key[1:] == (file.device, norm) for key in known)
     ]
     rows: list[list[str | Cell]] = []
