@@ -110,11 +110,11 @@ class Verifier:
         with robustness.poisoned_heap(self.inputs.case.device):
             grads, extra_bytes = _with_peak(self.inputs, self.backward)
         fault = precision.malformed(self.inputs, grads)
-        at_once = None if fault else cloned(grads)  # before anything waits for the device
+        at_once = grads if fault else cloned(grads)  # before anything waits for the device
         changed, threads = before.changed(), before.new_threads()
         before.restore()
-        if fault is not None or at_once is None:
-            raise WrongError(fault or Reason("not_grads", {"type": type(grads).__name__}))
+        if fault:
+            raise WrongError(fault)
         if changed:
             raise WrongError(Reason("changed_state", {"names": changed}))
         if threads:

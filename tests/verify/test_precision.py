@@ -6,7 +6,7 @@ import torch
 
 from harness.cases import Grads, NormCase, make_inputs
 from harness.verify.error_classes import classify, slack
-from harness.verify.precision import Comparison, check, malformed, to_be_converted
+from harness.verify.precision import Comparison, check, fault, malformed, to_be_converted
 from tests.mutants.maths import gradients
 from tests.wording import worded
 
@@ -136,10 +136,12 @@ def test_one_row_that_is_off_is_wrong():
     inputs = make_inputs(replace(RMS, rows=4096), 1)
     grads = gradients(inputs)
     grads.dx[7] = (grads.dx[7].double() * 1.015).bfloat16()
-    checked = check(inputs, grads)["dx"]
+    checks = check(inputs, grads)
+    checked = checks["dx"]
     assert classify(checked.rho) == "exact"
     assert checked.error_class == "wrong"
     assert checked.worst_row > 4
+    assert worded(fault(checks)) == f"a row of dx is off by rho {checked.worst_row:.3g} (1 is one rounding)"
 
 
 def test_errors_of_several_inputs_are_judged_together():

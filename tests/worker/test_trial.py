@@ -99,6 +99,20 @@ def test_honest_implementation_is_ok_and_timed():
     assert row.prepare_s >= 0
 
 
+def test_what_is_no_gradients_is_named_at_the_first_seed_or_a_later_one():
+    inputs_seen = []
+
+    def forgetful(inputs):
+        inputs_seen.append(inputs)
+        whole = len(inputs_seen) == 1
+        return lambda: gradients(inputs) if whole else replace(gradients(inputs), dweight=None)
+
+    tuples = Session(implementation("tuples", lambda inputs: lambda: (inputs.x, inputs.x))).run()
+    assert judged(tuples.row("tuples")) == ("wrong", "the backward returned tuple, not Grads")
+    later = Session(implementation("forgetful", forgetful), settings=SETTINGS.changed(seeds=2)).run()
+    assert judged(later.row("forgetful")) == ("wrong", "dweight is missing")
+
+
 def test_extra_memory_counts_what_is_kept_since_before_it_was_prepared(monkeypatch):
     kept = Counter(scratch=1 << 20)  # of an earlier case
 
