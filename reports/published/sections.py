@@ -65,7 +65,7 @@ def fastest(sources: Sequence[Source], plan: Plan) -> str:
         alike.setdefault(_versions(file, names), []).append(_measured(file))
     of_files = [f"Measured: {'; '.join(of)}; {file_versions}." for file_versions, of in alike.items()]
     written = without_padding(table(left("library", *heads), rows))
-    return paragraphs([written, " ".join(filter(None, about)), " ".join(of_files)])
+    return paragraphs([written, *about, " ".join(of_files)])
 
 
 def _speedup(standing: Standing | None) -> str:

@@ -61,9 +61,9 @@ def test_readme_has_a_short_table_and_how_it_was_measured(written):
         "| liger | 1.33 | 1.33 | 0 |",
         "| torch-eager | 1.00 | 1.00 | 0 |",
     ]
-    (about,) = [line for line in lines if line.startswith("A few shapes: geometric mean speedups over torch-eager; ")]
+    assert any(line.startswith("A few shapes: geometric mean speedups over torch-eager; ") for line in lines)
     (measured,) = [line for line in lines if line.startswith("Measured: ")]
-    assert "Best variant: chosen case by case" in about
+    assert any(line.startswith("Best variant: chosen case by case") for line in lines)
     assert measured.startswith(
         "Measured: [NVIDIA H200](results/h200/timed.md), 2025-06-01, **stale**; engine version 0"
     )
