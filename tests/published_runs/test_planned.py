@@ -54,7 +54,7 @@ def test_pages_and_the_command_of_a_run(tmp_path):
     ("was", "now", "said"),
     [
         ("[runs.one]", "[runs.one", "is not TOML"),
-        ("bench =", "measure =", "runs.one.measure: unknown key; there are about, bench, sanitizer, tuned, verify"),
+        ("bench =", "measure =", "runs.one.measure: unknown key; there are about, bench, sanitizer, verify"),
         ("bench = {", "bench = { shapess = '8x8',", "runs.one.bench.shapess: unknown key; did you mean shapes?"),
         ("[kept.old]", "[kept.old]\nabuot = 'x'", "kept.old.abuot: unknown key; did you mean about?"),
         ("[runs.one]", "[run.one]", "run: unknown key; did you mean runs?"),
