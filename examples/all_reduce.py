@@ -45,7 +45,7 @@ from harness.records.schema import ConditionsRecord, ContextRecord, RowRecord, T
 from harness.records.settings import Settings
 from harness.run.invocation import Invocation
 from harness.run.opening import RESULTS_NAME
-from harness.run.provenance import device_record
+from harness.run.provenance import device_record, own_revision
 from harness.run.resolve import check, selftests_on
 from harness.run.session import closing_with_end_record, open_results, plan_run
 from harness.timing.engine import Device
@@ -233,7 +233,8 @@ def planned_here(invocation: Invocation) -> tuple[Any, Any, Any]:
 def measure(invocation: Invocation, prepared: tuple[Any, Any, Any], all_reduce: Any) -> Path:
     """Measure all cases; the folder of the results file, to which each row is written as soon as it is known."""
     implementations, hello, planned = prepared
-    path, _ = open_results(invocation, planned, hello, device_record(planned.profile, planned.facts))
+    device = device_record(planned.profile, planned.facts)
+    path, *_ = open_results(invocation, planned, hello, device, own_revision())
     results = ResultsFile(path)
     missing = {each.name: each.missing for each in planned.impls if each.missing}
 

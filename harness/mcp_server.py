@@ -135,8 +135,10 @@ def make_server(root: Path) -> MCPServer:
     async def explain(
         context: Context, results: File, impl: str | None = None, case: str | None = None
     ) -> dict[str, Any]:
-        """Rows of a results file: status, reason, figure with its interval, and what may be claimed of it."""
-        report = await ask(context, LIST_LIMIT_S, "report", str(_inside(root, results)))
+        """Rows of a results file or a run's folder: status, reason, figure with interval, what may be claimed of it."""
+        found = _inside(root, results)
+        found = _inside(root, str(found / RESULTS_NAME)) if found.is_dir() else found
+        report = await ask(context, LIST_LIMIT_S, "report", str(found))
         rows = [row for row in _rows(report) if impl in (None, row["impl"]) and case in (None, row["case"])]
         if not rows:
             known = dict.fromkeys(f"{row['impl']} on {row['case']}" for row in _rows(report))

@@ -27,7 +27,9 @@ def root(tmp_path):
         file.append(record)
     file.close()
     (tmp_path / "outside.jsonl").write_bytes((folder / "results.jsonl").read_bytes())
-    (folder / "link.jsonl").symlink_to(tmp_path / "outside.jsonl")
+    (folder / "run").mkdir()
+    for link in ("link.jsonl", "run/results.jsonl"):
+        (folder / link).symlink_to(tmp_path / "outside.jsonl")
     (folder / "evil.py").write_text(f"open({str(tmp_path / 'was-run')!r}, 'w')\n")
     (folder / "harness").mkdir()  # on the path of a Python that looks into its working folder
     (folder / "harness" / "__init__.py").write_text((folder / "evil.py").read_text())
@@ -91,7 +93,7 @@ HOSTILE = [
     ("judge", {"file": "a\x00b"}, "is no path"),
     ("explain", {"results": "link.jsonl"}, "is not below"),
     ("explain", {"results": "evil.py"}, "exit code 2: error: "),
-    ("explain", {"results": "."}, "exit code 2: error: "),
+    ("explain", {"results": "run"}, "is not below"),
     ("compare", {"impl": "quack", "base": "--output=x", "shapes": "8x8"}, "base"),
     ("compare", {"impl": "quack", "base": "nonsense", "shapes": "8x8"}, "is not in the history of"),
     ("list", {"subject": "impls --impl=evil.py"}, "subject"),
