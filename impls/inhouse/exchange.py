@@ -143,8 +143,15 @@ def poll(words, ASM: tl.constexpr, LOADS: tl.constexpr):
 def receive(seen, words, tag, ASM: tl.constexpr):
     """Wait until all programs of a row have sent their parts, and return the sums."""
     OPERANDS: tl.constexpr = "=&f," * 4 + "=&r," + "l," * len(seen) + "l,r"
-    DTYPES: tl.constexpr = (tl.float32,) * 4 + (tl.int32,)
-    found = tl.inline_asm_elementwise(ASM, OPERANDS, seen + (words, tag), dtype=DTYPES, is_pure=False, pack=1)
+    # Triton 3.9 takes the types of outputs only where they are written here.
+    found = tl.inline_asm_elementwise(
+        ASM,
+        OPERANDS,
+        seen + (words, tag),
+        dtype=(tl.float32, tl.float32, tl.float32, tl.float32, tl.int32),
+        is_pure=False,
+        pack=1,
+    )
     tl.device_assert(found[4] != LATE, "normbwd: sums of a row never came; do other launches use its words?")
     return found[0], found[1], found[2], found[3]
 
