@@ -469,13 +469,13 @@ class Courtroom:
             repeats = found.counts["repeated"]
             fields = {"differing": differing, "repeats": repeats, "tensors": sorted(found.differing_in)}
             return "nondeterministic", Reason("runs_differ", fields)
+        if found.saves:
+            return "inconclusive", Reason("saves_of_x", {"what": found.saves})
         peer_us = found.stretches_us[self._baseline]
         if min(peer_us) > SLOWED * self._quiet_us[self._baseline]:
             return "inconclusive", Reason("peers_slower", {"times": min(peer_us) / self._quiet_us[self._baseline]})
         if is_short:
             return "inconclusive", Reason("short_stretch")
-        if found.saves:
-            return "inconclusive", Reason("saves_of_x", {"what": found.saves})
         return ("right", None) if speed.is_conclusive else ("inconclusive", Reason("wide_interval"))
 
     def _speed(self, found: _Findings) -> Any:
