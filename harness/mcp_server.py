@@ -25,7 +25,7 @@ from pydantic import Field
 
 from harness import __version__
 from harness.git import GitError, git
-from harness.records.file import RESULTS_NAME
+from harness.records.file import RESULTS_NAME, in_folder
 from harness.records.published_plan import CHECKOUT
 from harness.worker import discovery
 
@@ -136,9 +136,8 @@ def make_server(root: Path) -> MCPServer:
         context: Context, results: File, impl: str | None = None, case: str | None = None
     ) -> dict[str, Any]:
         """Rows of a results file or a run's folder: status, reason, figure with interval, what may be claimed of it."""
-        found = _inside(root, results)
-        found = _inside(root, str(found / RESULTS_NAME)) if found.is_dir() else found
-        report = await ask(context, LIST_LIMIT_S, "report", str(found))
+        file = _inside(root, str(in_folder(_inside(root, results))))  # which may be a link to elsewhere
+        report = await ask(context, LIST_LIMIT_S, "report", str(file))
         rows = [row for row in _rows(report) if impl in (None, row["impl"]) and case in (None, row["case"])]
         if not rows:
             known = dict.fromkeys(f"{row['impl']} on {row['case']}" for row in _rows(report))
