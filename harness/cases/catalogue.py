@@ -29,7 +29,7 @@ SHAPES: dict[DeviceKind, tuple[Shape, ...]] = {
         (1, 1024),
         (65537, 1024),  # one more than a grid's y and z may have
         (2048, 1),
-        (2048, 515),  # odd
+        (2047, 515),  # odd, both
         (2048, 1023),  # one off a power of two
         (2048, 1025),
         (2048, 1028),  # rows of 16-bit numbers that begin on 8 bytes, not on 16
@@ -47,7 +47,7 @@ SHAPES: dict[DeviceKind, tuple[Shape, ...]] = {
         (1, 128),
         (65537, 16),
         (64, 1),
-        (32, 515),
+        (31, 515),
         (32, 127),
         (32, 129),
         (32, 132),

@@ -43,7 +43,7 @@ def judge(results: Results, limits: Limits) -> list[Verdict]:
     _refuse_unfinished(results)
     measured = sorted({row.impl for row in results.rows if row.role == "impl"})
     here = {n: limit for n, limit in enumerate(limits.all) if limit.applies_to(results.run.device.profile)}
-    for name in (name for limit in here.values() for name in limit.needed):
+    for name in (name for limit in here.values() for name in (limit.names[:1] if _is_optional(limit) else limit.names)):
         if name not in measured:
             hint = name_hint(name, measured, "there are")
             raise UsageError(f"gate: no implementation {name!r} in these results; {hint}")
@@ -76,9 +76,7 @@ def join_contexts(results: Results, limits: Iterable[Claim | Regression]) -> dic
 
     Raises UsageError where the run did not measure a context, unless all limits on it are `where_measured`.
     """
-    optional = [limit.context for limit in limits if isinstance(limit, Claim) and limit.where_measured]
-    needed = [limit.context for limit in limits if not (isinstance(limit, Claim) and limit.where_measured)]
-    contexts = dict.fromkeys([*needed, *(context for context in optional if context in results.contexts)])
+    contexts = sorted({each.context for each in limits if not _is_optional(each) or each.context in results.contexts})
     untested_cases = {row.case for row in untested(results)["before"] if row.case.device == "cuda"}
     joined_by_context = {context: by_case(results.in_context(context)) for context in contexts}
     for context, cases in joined_by_context.items():
@@ -87,6 +85,10 @@ def join_contexts(results: Results, limits: Iterable[Claim | Regression]) -> dic
             if context != HOST and case in untested_cases:
                 joined.interference = joined.interference or Reason("selftest_missing")
     return joined_by_context
+
+
+def _is_optional(limit: Claim | Regression) -> bool:
+    return isinstance(limit, Claim) and limit.where_measured
 
 
 def judge_one(cases: Mapping[NormCase, JoinedCase] | None, limit: Claim | Regression) -> list[Verdict]:

@@ -110,11 +110,6 @@ class Claim(Selection):
     where_measured: bool = False
 
     @property
-    def needed(self) -> tuple[str, ...]:
-        """The implementations that a file must have."""
-        return (self.impl,) if self.where_measured else self.names
-
-    @property
     def names(self) -> tuple[str, ...]:
         """The implementations that it is about."""
         return (self.impl,) if self.over is None else (self.impl, self.over)
@@ -139,11 +134,6 @@ class Regression(Selection):
     minimum_effect: float = Field(default=0.01, ge=0, lt=1)
     geomean_effect: float = Field(default=0.005, ge=0, lt=1)
     allow_nondeterministic: bool = False
-
-    @property
-    def needed(self) -> tuple[str, ...]:
-        """The implementations that a file must have."""
-        return self.names
 
     @model_validator(mode="after")
     def _two_sides(self) -> Regression:

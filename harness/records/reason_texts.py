@@ -127,7 +127,6 @@ TEXTS: dict[str, str] = {
     "unproven": "unproven: the device may have waited for the host, so host time may be inside",
     "not_times": "a sample is not a positive number of microseconds",
     "too_short": "below {times_t0} x t0 ({limit_us:us} us): shown, not ranked",
-    "too_fast": "too fast to be ranked, below {times_t0} x t0 ({limit_us:us} us)",
     "timed_apart": "timed apart from the others (group {group}, flush {flush})",
     "different_groups": "timed in different groups, {groups[0]} and {groups[1]}",
     "different_flushes": "timed with different flushes, {flushes[0]} and {flushes[1]}",

@@ -114,9 +114,5 @@ def _written(value: Any) -> Any:
     return value if is_finite else next(name for name, number in _NOT_FINITE.items() if repr(number) == repr(value))
 
 
-def _none_if_empty(value: Any) -> Any:
-    return None if value == "" else value
-
-
 # A reason that older files leave empty where there is none.
-OptionalReason = Annotated[Reason | None, BeforeValidator(_none_if_empty)]
+OptionalReason = Annotated[Reason | None, BeforeValidator(lambda value: None if value == "" else value)]

@@ -63,17 +63,7 @@ def outside(memory: torch.Tensor, requests: Sequence[tuple[int, int]]) -> Reason
     where = torch.nonzero(~untouched)
     if not len(where):
         return None
-    first = int(where[0])
-    return _outside_by(len(where), first, requests)
-
-
-@cache
-def _pool() -> torch.cuda.MemPool:
-    """One for the whole process: torch 2.11 aborts where a second one is destroyed."""
-    return torch.cuda.MemPool()
-
-
-def _outside_by(count: int, place: int, requests: Sequence[tuple[int, int]]) -> Reason:
+    count, place = len(where), int(where[0])
     ends = [place - (offset + length) for offset, length in requests if offset + length <= place]
     starts = [offset - place for offset, _ in requests if offset > place]
     if ends and (not starts or min(ends) < min(starts)):
@@ -81,6 +71,12 @@ def _outside_by(count: int, place: int, requests: Sequence[tuple[int, int]]) -> 
     if starts:
         return Reason("wrote_before_buffer", {"bytes": count, "distance": min(starts)})
     return Reason("wrote_far_from_buffers", {"bytes": count})
+
+
+@cache
+def _pool() -> torch.cuda.MemPool:
+    """One for the whole process: torch 2.11 aborts where a second one is destroyed."""
+    return torch.cuda.MemPool()
 
 
 def _bytes_at(address: int, size: int) -> torch.Tensor:

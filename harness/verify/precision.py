@@ -58,8 +58,9 @@ def _malformed(gradient: CaseTensor, inputs: Inputs, tensor: Any) -> Reason | No
         return Reason("no_gradient", {"tensor": name})
     if type(tensor) is not torch.Tensor:
         return Reason("not_a_tensor", {"tensor": name, "type": type(tensor).__name__})
-    if tensor.layout != torch.strided:
-        return Reason("not_dense", {"tensor": name, "layout": str(tensor.layout)})
+    if tensor.layout != torch.strided or tensor.is_neg():
+        layout = "lazily negated" if tensor.is_neg() else str(tensor.layout)
+        return Reason("not_dense", {"tensor": name, "layout": layout})
     if tuple(tensor.shape) != shape:
         return Reason("other_shape", {"tensor": name, "shape": str(tuple(tensor.shape)), "expected": str(shape)})
     if tensor.dtype not in (dtype, torch.float32):

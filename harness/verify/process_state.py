@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import gc
 import os
+import random
 import signal
 import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from traceback import walk_stack
 from types import CodeType, ModuleType
@@ -24,7 +28,11 @@ HOUSEKEEPERS = (
     "/tqdm/_monitor.py",  # keeps bars of progress alive
     "/torch/_inductor/compile_worker/timer.py",  # ends the processes that compile, when nothing is to be compiled
 )
-WARNINGS, ENVIRONMENT = "Python's filters of warnings", "the environment"  # what libraries set as they are loaded
+# What libraries set as they are loaded.
+WARNINGS, ENVIRONMENT, RANDOM = "Python's filters of warnings", "the environment", "the state of random numbers"
+CUDNN = torch.backends.cudnn
+# Where the precision of float32 is set: from the general to the special, which follows it where it is not set.
+PRECISIONS = ("", ".cuda.matmul", ".cudnn", ".cudnn.conv", ".cudnn.rnn", ".mkldnn.matmul")
 
 
 @dataclass(frozen=True)
@@ -37,6 +45,13 @@ class Setting:
 
 def _attribute(owner: Any, name: str) -> Setting:
     return Setting(lambda: getattr(owner, name), lambda was: setattr(owner, name, was))
+
+
+def _older_precision() -> tuple[str, bool] | None:
+    """As torch's older way sets it; None where the newer one contradicts it."""
+    with suppress(RuntimeError):
+        return torch.get_float32_matmul_precision(), CUDNN.allow_tf32
+    return None
 
 
 def _signal_handlers() -> dict[int, Any]:
@@ -82,15 +97,29 @@ SETTINGS: dict[str, Setting] = {
     "torch's default device": Setting(
         torch.get_default_device, lambda was: torch.set_default_device(None if was.type == "cpu" else was)
     ),
-    "torch's float32 matmul precision": Setting(torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
-    "torch's deterministic algorithms": Setting(
-        lambda: (torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()),
-        lambda was: torch.use_deterministic_algorithms(was[0], warn_only=was[1]),
+    "torch's float32 precision": Setting(
+        _older_precision,
+        lambda was: was and (torch.set_float32_matmul_precision(was[0]), setattr(CUDNN, "allow_tf32", was[1])),
     ),
+    **{
+        f"torch.backends{of}.fp32_precision": _attribute(attrgetter(f"backends{of}")(torch), "fp32_precision")
+        for of in PRECISIONS
+    },
+    "torch's autocast": Setting(
+        lambda: [torch.is_autocast_enabled(device) for device in ("cpu", "cuda")],
+        lambda was: [torch.set_autocast_enabled(*each) for each in zip(("cpu", "cuda"), was, strict=True)],
+    ),
+    "torch's detection of anomalies": Setting(torch.is_anomaly_enabled, torch.set_anomaly_enabled),
+    "the flushing of subnormal numbers": Setting(lambda: sys.float_info.min / 2 == 0, torch.set_flush_denormal),
+    RANDOM: Setting(
+        lambda: (random.getstate(), torch.get_rng_state().tolist()),
+        lambda was: (random.setstate(was[0]), torch.set_rng_state(torch.ByteTensor(was[1]))),
+    ),
+    "torch's deterministic algorithms": Setting(torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
     "torch's gradient mode": Setting(torch.is_grad_enabled, torch.set_grad_enabled),
     "torch's number of threads": Setting(torch.get_num_threads, torch.set_num_threads),
-    "torch's cuDNN benchmark mode": _attribute(torch.backends.cudnn, "benchmark"),
-    "torch's cuDNN deterministic mode": _attribute(torch.backends.cudnn, "deterministic"),
+    "torch's cuDNN benchmark mode": _attribute(CUDNN, "benchmark"),
+    "torch's cuDNN deterministic mode": _attribute(CUDNN, "deterministic"),
     "the working directory": Setting(Path.cwd, os.chdir),
     WARNINGS: Setting(lambda: list(warnings.filters), _restore_filters),
     "Python's garbage collection": Setting(gc.isenabled, lambda was: gc.enable() if was else gc.disable()),
@@ -106,15 +135,16 @@ if hasattr(signal, "setitimer"):
 if sys.platform == "linux":
     import resource
 
-    SETTINGS["the limit on memory"] = Setting(
-        lambda: resource.getrlimit(resource.RLIMIT_AS), lambda was: resource.setrlimit(resource.RLIMIT_AS, was)
-    )
-    SETTINGS["the CPUs of this process"] = Setting(
-        lambda: os.sched_getaffinity(0), lambda was: os.sched_setaffinity(0, was)
-    )
+    for name, limit in vars(resource).items():
+        if name.startswith("RLIMIT_"):
+            SETTINGS[name] = Setting(partial(resource.getrlimit, limit), partial(resource.setrlimit, limit))
+    SETTINGS["the CPUs of this process"] = Setting(partial(os.sched_getaffinity, 0), partial(os.sched_setaffinity, 0))
 ON_GPU: dict[str, Setting] = {
     "torch's current device": Setting(torch.cuda.current_device, torch.cuda.set_device),
     "torch's current stream": Setting(torch.cuda.current_stream, torch.cuda.set_stream),
+    "the state of the GPU's random numbers": Setting(
+        lambda: torch.cuda.get_rng_state().tolist(), lambda was: torch.cuda.set_rng_state(torch.ByteTensor(was))
+    ),
 }
 
 Namespaces = Mapping[str, tuple[Any, Mapping[str, Any]]]
@@ -144,16 +174,14 @@ def _replaced(before: Namespaces) -> list[tuple[str, Any, str, Any]]:
         replacements += [
             (f"{place}.{name}", owner, name, was)
             for name, was in names.items()
-            if now.get(name) is not was and not name.startswith("_") and _is_function(was)
+            if now.get(name) is not was and not name.startswith("_")
+            # A function: torch has classes that follow its settings.
+            if callable(was) and not isinstance(was, type)
         ]
         if not isinstance(owner, ModuleType):
             hidden = (name for name in now if name not in names and _is_inherited(owner, name))
             replacements += [(f"{place}.{name}", owner, name, None) for name in hidden]
     return replacements
-
-
-def _is_function(value: Any) -> bool:
-    return callable(value) and not isinstance(value, type)  # torch has classes that follow its settings
 
 
 def _is_inherited(owner: Any, name: str) -> bool:
@@ -180,11 +208,11 @@ class ProcessState:
 
     def changed(self) -> list[str]:
         """The names of the settings and functions that have changed."""
-        return self._settings_changed() + [name for name, *_ in _replaced(self.functions)]
+        return [*self._settings_changed(), *(name for name, *_ in _replaced(self.functions))]
 
     def changed_by_an_import(self) -> list[str]:
         """The same without what libraries set at import."""
-        return [name for name in self.changed() if name not in (WARNINGS, ENVIRONMENT)]
+        return [name for name in self.changed() if name not in (WARNINGS, ENVIRONMENT, RANDOM)]
 
     def restore(self) -> None:
         """Undo the changes, as far as possible."""
@@ -206,9 +234,10 @@ class ProcessState:
         new = (thread for thread in threading.enumerate() if thread not in self.threads)
         return [thread.name for thread in new if not _is_housekeeping(thread)]
 
-    def _settings_changed(self) -> list[str]:
+    def _settings_changed(self) -> Iterator[str]:
+        """Read one after the other, as putting one back may change those that follow."""
         settings = _settings()
-        return [name for name, was in self.settings.items() if name in settings and settings[name].read() != was]
+        return (name for name, was in self.settings.items() if name in settings and settings[name].read() != was)
 
 
 def _is_housekeeping(thread: threading.Thread) -> bool:

@@ -155,7 +155,7 @@ class Contenders:
             return
         if fault := together.faults.get(name):
             update |= {"status": "wrong", "reason": Reason("in_timed_call", parts=[fault])}
-        elif stale:
+        elif stale and contender.row.status != "wrong":  # what is off follows no dy
             update |= {"status": "wrong", "reason": Reason("after_timing", parts=[stale])}
         elif kernels.escaped:  # a reader of its gradients on the stream it was called on would race with it
             update |= {"status": "wrong", "reason": kernels.escaped}

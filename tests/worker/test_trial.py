@@ -341,6 +341,11 @@ def test_other_answer_in_a_timed_call_is_wrong():
     assert done.row("faulty").timing is not None
 
 
+def test_what_is_off_is_called_so_after_timing_too():
+    row = session(implementation("faulty", spoilt(lambda inputs, grads: [grads.dx.abs_()].clear()))).row("faulty")
+    assert (worded(row.reason)[:17], row.timing is None) == ("dx is off by rho ", False)
+
+
 @pytest.mark.parametrize("case", [RMS, LAYER], ids=["rms", "layer"])
 def test_the_reference_of_a_case_is_computed_once(case, monkeypatch):
     asked = []
