@@ -1,7 +1,6 @@
 """Memory for launches that a graph captures: cleared before, one piece a graph and stream, and used again."""
 
 import contextlib
-import ctypes
 import threading
 from types import SimpleNamespace
 
@@ -10,7 +9,7 @@ import torch
 
 from harness.cases import make_inputs
 from impls.inhouse import backward, graph_memory
-from impls.inhouse.graph_memory import Capture, is_posted, outside_of_pools, piece, post_when_gone, prepare
+from impls.inhouse.graph_memory import outside_of_pools, piece, prepare
 from tests.impls.inhouse_cases import cpu_case, gradients
 
 CPU = torch.device("cpu")
@@ -21,8 +20,7 @@ class FakeCuda:
     """Streams and captures, and the memory that was zeroed while nothing was captured."""
 
     def __init__(self):
-        self.stream, self.capture, self.gone, self.made, self.waited = 7, None, set(), [], 0
-        self.reused = []  # semaphores, one a capture that got a piece
+        self.stream, self.capture, self.made, self.waited = 7, None, [], 0
 
     def zeros(self, size, *, dtype, device):
         self.made.append(size)
@@ -45,19 +43,17 @@ def cuda(monkeypatch):
         ),
     )
     monkeypatch.setattr(graph_memory, "torch", stand_in)
-    monkeypatch.setattr(graph_memory, "driver", lambda: (None, None))
+    monkeypatch.setattr(graph_memory, "driver", lambda: fake)
     monkeypatch.setattr(graph_memory, "beside_captures", lambda: lambda make: make)
     monkeypatch.setattr(graph_memory, "capture_of", lambda stream: fake.capture)
-    monkeypatch.setattr(graph_memory, "post_when_gone", lambda graph, posted: fake.reused.append(posted) or graph)
-    monkeypatch.setattr(graph_memory, "is_posted", lambda semaphore: semaphore in fake.gone)
-    for name, empty in (("_reserves", {}), ("_pieces", []), ("when_short", [])):
+    for name, empty in (("_reserves", {}), ("_pieces", {}), ("when_short", [])):
         monkeypatch.setattr(graph_memory, name, empty)
     return fake
 
 
 def captured(cuda, number, size=10, stream=7):
     """A piece that a launch of this capture waits in."""
-    cuda.stream, cuda.capture = stream, Capture(number, 1000 + number)
+    cuda.stream, cuda.capture = stream, number
     memory = piece(CUDA, size)
     assert memory.numel() >= size
     cuda.capture = None
@@ -100,22 +96,6 @@ def test_other_graphs_and_streams_have_their_own(cuda):
         assert each.data_ptr() % 128 == pieces[0].data_ptr() % 128
 
 
-def test_the_piece_of_a_graph_that_is_gone_serves_another(cuda):
-    prepare(CUDA, 10)
-    first, second = captured(cuda, 1), captured(cuda, 2)
-    left = graph_memory._reserves[CUDA].numel()
-    assert captured(cuda, 3).data_ptr() not in (first.data_ptr(), second.data_ptr())
-    first[5] = 9
-    cuda.gone.add(1001)
-    again = captured(cuda, 4)
-    assert (again.data_ptr(), again[5]) == (first.data_ptr(), 9)  # as it is: what waits in it goes on from there
-    assert captured(cuda, 5).data_ptr() != first.data_ptr()
-    assert cuda.reused == [None, None, None, 1001, None]  # so does its semaphore: captures without end keep few
-    assert graph_memory._reserves[CUDA].numel() == left - 2 * 16
-    cuda.gone.add(1002)
-    assert captured(cuda, 6, size=1000).data_ptr() != second.data_ptr()  # too small
-
-
 def test_a_reserve_that_is_used_up_is_made_anew(cuda):
     size = graph_memory.RESERVE_WORDS // 16
     prepare(CUDA, size)
@@ -128,12 +108,11 @@ def test_a_reserve_that_is_used_up_is_made_anew(cuda):
     assert len(cuda.made) == 3
 
 
-def test_what_no_living_graph_has_is_released(cuda):
+def test_what_no_graph_has_is_released(cuda):
     prepare(CUDA, 10)
     first, second = captured(cuda, 1), captured(cuda, 2)
-    cuda.gone.add(1001)
     whole = 8 * graph_memory.RESERVE_WORDS
-    assert graph_memory.release() == {"graphs": whole - second.nbytes}
+    assert graph_memory.release() == {"graphs": whole - first.nbytes - second.nbytes}
     assert captured(cuda, 2).data_ptr() == second.data_ptr()
     assert not overlap(captured(cuda, 3), first)
     assert cuda.made[1:] == [10]  # cleared by the graph
@@ -150,21 +129,10 @@ def test_what_lasts_is_made_in_another_thread():
 
 
 class FakeDriver:
-    """What is asked of NVIDIA's driver: captures, and objects that a graph destroys with itself."""
+    """What is asked of NVIDIA's driver."""
 
     def __init__(self, *, refuses=()):
-        self.refuses, self.objects, self.retained, self.mode = refuses, {}, {}, 0
-
-    def cuUserObjectCreate(self, created, data, destroy, references, flags):
-        assert (references, flags) == (1, 1)
-        created._obj.value = 1 + len(self.objects)
-        self.objects[created._obj.value] = (data, ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(destroy.value))
-        return "create" in self.refuses
-
-    def cuGraphRetainUserObject(self, graph, kept, references, flags):
-        assert (references, flags) == (1, 1)
-        self.retained[graph.value] = kept.value
-        return "retain" in self.refuses
+        self.refuses, self.mode = refuses, 0
 
     def cuStreamGetId(self, stream, number):
         number._obj.value = 10 + (stream.value or 0)
@@ -174,48 +142,18 @@ class FakeDriver:
         self.mode, mode._obj.value = mode._obj.value, self.mode
         return 0
 
-    def destroy(self, graph):
-        data, function = self.objects[self.retained[graph]]
-        function(data)
-
-
-def c_library():
-    library = ctypes.CDLL(None)
-    library.calloc.restype = ctypes.c_void_p
-    return library
-
-
-def test_a_semaphore_tells_when_a_graph_is_gone(monkeypatch):
-    fake = FakeDriver()
-    monkeypatch.setattr(graph_memory, "driver", lambda: (fake, c_library()))
-    first, second = post_when_gone(4096), post_when_gone(8192)
-    assert (is_posted(first), is_posted(second)) == (False, False)
-    fake.destroy(8192)
-    assert (is_posted(first), is_posted(second)) == (False, True)
-    assert post_when_gone(12288, second) == second  # it serves again, unposted
-    assert not is_posted(second)
-    fake.destroy(12288)
-    assert is_posted(second)
-
-
-@pytest.mark.parametrize("call", ["create", "retain"])
-def test_a_graph_of_which_cuda_tells_nothing_keeps_its_piece(monkeypatch, call):
-    monkeypatch.setattr(graph_memory, "driver", lambda: (FakeDriver(refuses=(call,)), c_library()))
-    assert post_when_gone(4096) is None
-    assert not is_posted(None)
-
 
 def test_the_number_of_a_stream_is_cudas(monkeypatch):
-    monkeypatch.setattr(graph_memory, "driver", lambda: (FakeDriver(), c_library()))
+    monkeypatch.setattr(graph_memory, "driver", FakeDriver)
     assert (graph_memory.number_of(0), graph_memory.number_of(7)) == (10, 17)
-    monkeypatch.setattr(graph_memory, "driver", lambda: (FakeDriver(refuses=("number",)), c_library()))
+    monkeypatch.setattr(graph_memory, "driver", lambda: FakeDriver(refuses=("number",)))
     assert graph_memory.number_of(7) is None
 
 
 def test_another_threads_capture_is_not_broken(monkeypatch):
     """What is unsafe beside a capture is allowed for as long as a first call takes, but to a thread that captures."""
     fake = FakeDriver()
-    monkeypatch.setattr(graph_memory, "driver", lambda: (fake, c_library()))
+    monkeypatch.setattr(graph_memory, "driver", lambda: fake)
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     modes, output = [], backward.output

@@ -63,7 +63,7 @@ def test_a_handle_that_comes_again_has_other_words():
     inputs = make_inputs(FLAT, seed=1)
     wanted = gradients(inputs)
     owners, came_again = [], 0
-    for again, stream in streams_of_one_handle(graph_memory.driver()[0]):
+    for again, stream in streams_of_one_handle(graph_memory.driver()):
         with torch.cuda.stream(stream):
             owners.append(workspace.owner(inputs.x.device))
             found = [gradients(inputs) for _ in range(3)]
@@ -194,7 +194,7 @@ def one_graph_twice():
     with torch.cuda.graph(graph):
         for _ in range(20):
             gradients(inputs)
-    cuda, executables = graph_memory.driver()[0], []
+    cuda, executables = graph_memory.driver(), []
     for _ in range(2):
         executable = ctypes.c_void_p()
         raw = ctypes.c_void_p(graph.raw_cuda_graph())
