@@ -12,7 +12,7 @@ from . import triton_inhouse
 name = "triton-inhouse-margin"
 library = "triton-inhouse"
 for_speed = ()  # it leaves multiprocessors idle
-version = 3
+version = 4
 requires = triton_inhouse.requires
 variants = {"triton-inhouse-margin8": 8, "triton-inhouse-margin32": 32}  # for --context beside:8 and beside:32
 compiles_ahead = True

@@ -225,8 +225,7 @@ def flat(problem: Problem, gpu: GpuLimits) -> Tile:
     rows, cols, warps, packed = problem.rows, problem.cols, first(WARPS, asked, 8), first(PACKED, asked, False)
     chunk = 256 * warps
     chunks = -(-cols // chunk)
-    has_tail = problem.alignments > 1 and rows * cols % 8 > 0  # takes registers
-    large = asked.light and warps == 4 and chunks == 2 and not asked.long and not has_tail
+    large = asked.light and warps == 4 and chunks == 2 and not asked.long and problem.alignments == 1
     tile_rows = max(1, floor_power_of_two((2048 if large else 1024) * warps // (chunks * chunk)))
     halved = problem.item_bytes == 4 and asked.turns(16 * 2 * tile_rows)
     alone = warps == 8 or large or (halved and tile_rows == 1) or rows <= 4 * gpu.multiprocessors * tile_rows
