@@ -7,6 +7,7 @@ What works is not trapped. The limit is of waits for running programs of the sam
 done: milliseconds, beside seconds for 2^24 trips to the L2 cache. For those that a long kernel keeps from starting it
 does not hold. Time slices and a debugger stop all programs together, and no polls count; MPS and compute-sanitizer slow
 all (but under MPS a trap ends other clients). Only where rows come page by page from a host, for seconds, use 0.
+Shared rows with a residual or a second norm, which it slows by 1 %, have a limit only where it is set.
 """
 
 # Triton compiles this file: kernel arguments have no Python type.
@@ -26,16 +27,17 @@ from .workspace import mark
 _CHECKS = os.environ.get("NORMBWD_CHECKS", "")
 IS_CHECKED = _CHECKS == "1"
 MOST_POLLS = 1 << 24 if IS_CHECKED or not _CHECKS.isdecimal() else int(_CHECKS)
+MOST_POLLS_BESIDE = MOST_POLLS if _CHECKS.isdecimal() else 0  # for shared rows with a residual or a second norm
 LATE = tl.constexpr(2)  # what a wait returns after so many polls, where it says so
 
 
-def poll_again(flag: str, end: str) -> list[str]:
+def poll_again(flag: str, end: str, most: int = MOST_POLLS) -> list[str]:
     """Assembly before a poll is repeated: trap after too many, or set a register to LATE and go to the label `end`.
 
     The counter and the predicate are those of `POLLS`.
     """
     late = [f"@late mov.b32 {flag}, {LATE.value};", f"@late bra {end};"] if IS_CHECKED else ["@late trap;"]
-    return ["add.u32 polls, polls, 1;", f"setp.gt.u32 late, polls, {MOST_POLLS};", *late] if MOST_POLLS else []
+    return ["add.u32 polls, polls, 1;", f"setp.gt.u32 late, polls, {most};", *late] if most else []
 
 
 POLLS = [".reg .pred late;", ".reg .b32 polls;", "mov.u32 polls, 0;"] if MOST_POLLS else []

@@ -13,7 +13,7 @@ from typing import Any
 import triton
 import triton.language as tl
 
-from .checks import LATE, POLLS, poll_again
+from .checks import LATE, MOST_POLLS, POLLS, poll_again
 
 
 class Exchange:
@@ -29,9 +29,10 @@ class Exchange:
     MOST = 4
     LANES = 32
 
-    def __init__(self, senders: int, sums: int) -> None:
+    def __init__(self, senders: int, sums: int, most_polls: int = MOST_POLLS) -> None:
         self.senders = senders
         self.sums = sums
+        self.most_polls = most_polls
         self.width = 1 << (senders - 1).bit_length()  # words kept for a number
         self.words = sums * self.width
         self.loads = -(-self.words // self.LANES)
@@ -62,7 +63,7 @@ class Exchange:
             lines += [f"mov.b64 {{sum{i}, found}}, {word};", f"@!has{i} mov.b32 found, {tag};"]
             lines.append(f"setp.eq.and.b32 ready, found, {tag}, ready;")
         lines += ["vote.sync.all.pred ready, ready, 0xffffffff;", "@ready bra READY;"]
-        lines += [*poll_again(late, "READY"), *self._fetch(words), "bra CHECK;", "READY:"]
+        lines += [*poll_again(late, "READY", self.most_polls), *self._fetch(words), "bra CHECK;", "READY:"]
         for i, word in enumerate(words):
             lines += [f"mov.b64 {{sum{i}, found}}, {word};", f"@!has{i} mov.b32 sum{i}, 0;"]
             for step in (1, 2, 4, 8, 16):
@@ -102,9 +103,9 @@ def braced(lines: list[str]) -> str:
 
 
 @lru_cache
-def exchange_options(senders: int, sums: int) -> dict[str, Any]:
+def exchange_options(senders: int, sums: int, most_polls: int = MOST_POLLS) -> dict[str, Any]:
     """The constants of a kernel that exchanges sums; the assembly is written once, and not at every call."""
-    exchange = Exchange(senders, sums)
+    exchange = Exchange(senders, sums, most_polls)
     return {
         "WORDS": exchange.words,
         "LOADS": exchange.loads,

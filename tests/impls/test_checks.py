@@ -34,10 +34,13 @@ def test_a_launch_within_another_is_found(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore:.*found in sys.modules")  # it is made a second time, apart
-@pytest.mark.parametrize(("given", "polls"), [("", 1 << 24), ("1", 1 << 24), ("0", 0), ("50", 50)])
-def test_waits_have_a_limit_unless_told_not_to(monkeypatch, given, polls):
+@pytest.mark.parametrize(
+    ("given", "polls", "beside"), [("", 1 << 24, 0), ("1", 1 << 24, 1 << 24), ("0", 0, 0), ("50", 50, 50)]
+)
+def test_waits_have_a_limit_unless_told_not_to(monkeypatch, given, polls, beside):
     monkeypatch.setenv("NORMBWD_CHECKS", given)
-    assert runpy.run_module(checks.__name__)["MOST_POLLS"] == polls
+    found = runpy.run_module(checks.__name__)
+    assert (found["MOST_POLLS"], found["MOST_POLLS_BESIDE"]) == (polls, beside)
 
 
 def messages(name):

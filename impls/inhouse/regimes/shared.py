@@ -167,6 +167,7 @@ class Shared(Launch):
     def calls(self, tensors: CallTensors) -> list[KernelCall]:
         import torch
 
+        from ..checks import MOST_POLLS, MOST_POLLS_BESIDE
         from ..exchange import exchange_options
         from ..finish import finish_tile, sum_partials
         from ..groups import RINGS
@@ -181,7 +182,8 @@ class Shared(Launch):
         pairs_unit = (unit + 1) // 2
         extra = _extra_in_pairs(tensors.extra_operands(self.groups), pairs_unit)
         weight, dtype = tensors.weight, TRITON_DTYPES[tensors.x.dtype]
-        exchange = exchange_options(self.parts, self.rows * (1 if tensors.mean is None else 2))
+        most_polls = MOST_POLLS if tensors.extras.dres is None and tensors.extras.dy1 is None else MOST_POLLS_BESIDE
+        exchange = exchange_options(self.parts, self.rows * (1 if tensors.mean is None else 2), most_polls)
         words = workspace(tensors.x.device, RINGS.value + self.groups * SLOTS.value * exchange["WORDS"])
         tiles = -(-rows // self.rows)
         released = tensors.empty((2 * tiles * exchange["WORDS"],)).view(torch.int64)  # of released chains
