@@ -6,8 +6,10 @@ All that it says can be forged: the parent believes the bytes that lie in its me
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from multiprocessing import synchronize
 from pathlib import Path
 from typing import Any, cast
 
@@ -150,10 +152,17 @@ class StretchServer:
     def _load(self) -> Any:
         from harness.worker import discovery
 
+        # Locks of processes lie in /dev/shm, where nothing may be written; libraries make one and never share it.
+        for name in ("Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore", "Event"):
+            setattr(synchronize, name, _without_context(getattr(threading, name)))
         if self._start.file is not None:
             return discovery.of_file(Path(self._start.file))[0]
         by_name = {each.name: each for each in discovery.discover()}
         return None if self._start.peer == NOTHING else by_name[self._start.peer]
+
+
+def _without_context(make: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *given, **_context: make(*given)
 
 
 class Malformed(Exception):  # noqa: N818
