@@ -36,9 +36,10 @@ ADVICE = {
 
 def advise(case: dict[str, Any]) -> str:
     """What to change about one case of a verdict."""
-    reason, speed = case["reason"], case["speed"]
-    if reason is not None:
-        return f"{ADVICE.get(reason['code'], case['status'])} ({case['text']})"
+    speed = case["speed"]
+    if reason := case["reason"]:
+        advice = ADVICE.get(reason["code"])
+        return f"{advice} ({case['text']})" if advice else case["text"]
     peer = speed["best_peer"]
     ratio = speed["speedups"][peer]
     if ratio["low"] > 1:

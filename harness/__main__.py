@@ -465,7 +465,7 @@ def serve(
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("mcp", "anyio"):
             raise
-        raise UnavailableError("serve needs the package mcp: pip install 'normbwd[serve]'") from error
+        raise UnavailableError("serve needs the package mcp: pip install 'mcp>=2.3'") from error
     mcp_server.serve(root)
 
 

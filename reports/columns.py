@@ -271,7 +271,7 @@ _OF_CASE = (
     _of_case("add_us", "add us", lambda case: case.add_us, figures.microseconds, drop=6),
     _of_case("copy_us", "copy us", lambda case: case.copy_us, figures.microseconds),
     _of_case("aa_band_percent", "A/A band %", _band_percent, _two_decimals),
-    _of_case("fastest", "fastest", _fastest, left=True),
+    _of_case("fastest", "first", _fastest, left=True),
     _of_case("lead", "lead", _lead, drop=3),
     _of_case("next", "next", _next, left=True, drop=7),
     _of_case("failed", "failed", lambda case: len(case.failed) or None, drop=4),

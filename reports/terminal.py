@@ -31,10 +31,9 @@ def print_table(console: Console, table: Table, title: str = "") -> None:
     Words may go on in the next line, but nothing breaks inside a word, and figures stay on theirs.
     """
     table = fitted(table, console.width)
+    if title:
+        print_line(console, title, "bold")
     grid = RichTable(
-        title=_literal(title) or None,
-        title_justify="left",
-        title_style="bold",
         box=SIMPLE_HEAD,
         show_edge=False,
         padding=(0, 1, 0, 0),

@@ -268,7 +268,7 @@ def test_help_is_no_error(capsys):
             "--context beside:8: a CPU has no streams, so that nothing runs beside a call; name hot-dy, "
             "or leave it out",
         ),
-        ("selftest", 4, "the self-test is of what times a GPU; on a CPU nothing is ranked (docs/method.md)"),
+        ("selftest", 4, "the self-test needs a GPU; on a CPU nothing is ranked (docs/method.md)"),
     ],
 )
 def test_what_only_a_worker_can_tell_leaves_nothing_behind(workers, folder, capsys, line, code, message):

@@ -135,4 +135,4 @@ def test_without_the_package_a_line_says_what_to_install(monkeypatch, capsys):
     with pytest.raises(SystemExit) as ended:
         main(["serve"])
     assert ended.value.code == 4
-    assert capsys.readouterr().err == "error: serve needs the package mcp: pip install 'normbwd[serve]'\n"
+    assert capsys.readouterr().err == "error: serve needs the package mcp: pip install 'mcp>=2.3'\n"

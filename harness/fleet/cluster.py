@@ -134,7 +134,7 @@ def connected(address: str) -> Generator[Cluster]:
     try:
         ray = _ray()
     except ImportError as error:
-        raise UnavailableError(f"--fleet needs Ray ({error}); pip install 'normbwd[fleet]'") from error
+        raise UnavailableError(f"--fleet needs Ray ({error}); pip install 'ray>=2.59'") from error
     options = LOCAL_OPTIONS if address == LOCAL else {}
     before = signal.getsignal(signal.SIGTERM)
     try:

@@ -127,6 +127,7 @@ TEXTS: dict[str, str] = {
     "unproven": "unproven: the device may have waited for the host, so host time may be inside",
     "not_times": "a sample is not a positive number of microseconds",
     "too_short": "below {times_t0} x t0 ({limit_us:us} us): shown, not ranked",
+    "too_fast": "too fast to be ranked, below {times_t0} x t0 ({limit_us:us} us)",
     "timed_apart": "timed apart from the others (group {group}, flush {flush})",
     "different_groups": "timed in different groups, {groups[0]} and {groups[1]}",
     "different_flushes": "timed with different flushes, {flushes[0]} and {flushes[1]}",
@@ -141,8 +142,7 @@ TEXTS: dict[str, str] = {
     "drawn_before_version": "version {version} of {impl} was committed later, at {at}",
     "resumed_at_another_revision": "the run was resumed at another revision, with its shapes known",
     "selftest_failed": "the self-test failed ({checks})",
-    "on_a_cpu": "a CPU is timed by the wall clock, so a time holds whatever else the machine does; "
-    "only GPUs are ranked",
+    "on_a_cpu": "a CPU is timed by the wall clock, which counts whatever else the machine does; only GPUs are ranked",
     "aa_pair": "an A/A pair {parts}",
     "ratio_disturbed": "its ratio to {baseline} {parts}",
     "scatters": "scatters by {percent:.0f} % from block to block",

@@ -139,7 +139,7 @@ def plan_run(
     if invocation.sanitizer:
         sanitizer.refuse_other_devices(facts)
     if invocation.selftest_alone and facts.kind == "cpu":
-        raise UnavailableError("the self-test is of what times a GPU; on a CPU nothing is ranked (docs/method.md)")
+        raise UnavailableError("the self-test needs a GPU; on a CPU nothing is ranked (docs/method.md)")
     settings = resolved(invocation.settings, profile)
     left_out = contexts_left_out(settings, facts.kind, facts.sm_count)
     files = tuple(map(str, (*invocation.impl_files, *invocation.tuned_files)))

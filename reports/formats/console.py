@@ -16,7 +16,7 @@ from harness.records.reason_texts import sentence
 from harness.records.schema import FAILED, RANKED, Status
 from reports import columns, figures
 from reports.columns import Row
-from reports.labels import same_bits
+from reports.labels import first_word, same_bits
 from reports.parts import answers, caveats, conditions, reasons, training_step
 from reports.parts.geomeans import geomeans
 from reports.parts.matrix import not_tried
@@ -79,10 +79,11 @@ def _case(comparison: Comparison, case: CaseComparison, console: Console) -> Non
 
 
 def _overview(comparison: Comparison, console: Console) -> None:
-    """A line for each case: what is fastest, by how much over the baseline and over the next."""
+    """A line for each case: what is first, by how much over the baseline and over the next."""
     for norm in dict.fromkeys(case.case.norm for case in comparison.cases):
         rows = [Row(comparison, case, case.fastest) for case in comparison.cases if case.case.norm == norm]
-        print_table(console, columns.table_of(columns.OVERVIEW, rows), f"{norm}: the fastest of each case")
+        title = f"{norm}: the {first_word(comparison)} of each case"
+        print_table(console, columns.table_of(columns.OVERVIEW, rows), title)
         console.print()
 
 
