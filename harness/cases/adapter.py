@@ -122,11 +122,11 @@ class Implementation:
 
     def missing(self) -> str | None:
         """Say which library is not installed here, or why the one that is cannot be used; None if all is there."""
-        absent = [module for module in self.module.requires if not _importable(module)]
         try:
             explained = _text("missing", self._explained()) if hasattr(self.module, "missing") else None
         except Exception as error:  # a check that fails must not take the other implementations with it
             explained = f"cannot be checked: {type(error).__name__}: {error}"
+        absent = [module for module in self.module.requires if not _importable(module)]  # some import others
         install: str | None = getattr(self.module, "install", None)
         how = f"; {install}" if install else ""
         return explained or (f"not installed: {', '.join(absent)}{how}" if absent else None)

@@ -197,6 +197,18 @@ def test_the_extension_of_transformer_engine_finds_the_libraries_that_it_needs(p
         IMPLS["transformer-engine"].prepare(inputs)
 
 
+def test_an_extension_that_transformer_engine_alone_can_load_is_there(place):
+    """From PyPI it lies in transformer_engine/wheel_lib, where no import finds it."""
+    place.package("transformer_engine")
+    place.package("transformer_engine.wheel_lib")
+    place.module("transformer_engine.wheel_lib.transformer_engine_torch", "")
+    loads = "import sys\nimport transformer_engine.wheel_lib.transformer_engine_torch as extension"
+    loads += "\nsys.modules['transformer_engine_torch'] = extension"
+    place.package("transformer_engine.pytorch", loads)
+    place.module("transformer_engine.pytorch.constants", "")
+    assert why_missing("transformer-engine") == ""
+
+
 NORMS_COMMON = """
 import transformer_engine_torch as tex
 from transformer_engine.pytorch.tensor.float8_tensor import Float8Quantizer
