@@ -45,7 +45,7 @@ EXAMPLES_OPTIONS = {
     for path in (ROOT / "examples").glob("*.py")
     for option in re.findall(r'add_argument\(\s*"(--\w+)"', path.read_text())
 }
-OTHERS_OPTIONS = {"--help", "--no-deps", "--no-venv", "--no-build-isolation", "--use_fast_math"}
+OTHERS_OPTIONS = {"--help", "--no-deps", "--no-venv", "--no-build-isolation", "--use_fast_math", "--from", "--spec"}
 ON_BY_DEFAULT = {"--weight", "--bias"}  # what is typed is --no-weight
 
 
