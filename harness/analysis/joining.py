@@ -170,15 +170,17 @@ class JoinedCase(dict[tuple[str, Role], Joined]):
             missing = sorted(set(range(processes)) - {row.process for row in joined.rows})
             if missing and any(row.timing for row in joined.rows):
                 self.incomplete[impl] = Reason("rows_missing", {"missing": missing})
-            elif role == "impl" and any(row.status in RANKED and not row.verification for row in joined.rows):
+            elif role == "impl" and any(row.status in RANKED and not row.is_verified for row in joined.rows):
                 self.incomplete[impl] = Reason("not_verified")
 
     def find_disturbed(self, baseline: str) -> None:
         """Fill `disturbed` with the implementations whose ratios over the baseline show interference."""
-        if (base := self.get((baseline, "impl"))) is None:
+        if (base := self.get((baseline, "impl"))) is None or base.doubt:
             return
         for impl, joined in self.impls.items():
-            if impl != baseline and (reason := evidence.against_pairs(interleaved(base, joined))):
+            if impl == baseline or joined.doubt:
+                continue
+            if reason := evidence.against_pairs(interleaved(base, joined)):
                 self.disturbed[impl] = Reason("ratio_disturbed", {"baseline": baseline}, [reason])
 
 

@@ -207,10 +207,10 @@ def _load(path: Path, torn: bool) -> Results:
         if isinstance(record, SelfTestRecord):
             selftests_behind.append(len(timed))
         if isinstance(record, RowRecord):
+            _check_row(path, number, record, run)
             timed.append(record)
-            cases.add(case := record.case)
+            cases.add(record.case)
             limits.refuse_above(limits.CASES, len(cases), path, "cases")
-            limits.refuse_above(limits.ELEMENTS, case.rows * case.cols, path, f"elements of x in line {number}")
         records.append(record)
     ends = _only(EndRecord, records)
     end = reduce(_add_sittings, ends) if ends else None
@@ -219,10 +219,10 @@ def _load(path: Path, torn: bool) -> Results:
         timed = _only(RowRecord, records)
     if end and (reason := impossible.longer_than_run(timed, end, len(gpus))):
         raise UsageError(f"{path} cannot be what a run measured: {sentence(reason)}; measure again")
-    counting = _counting(timed)
+    counting, datasheet_gbps = _counting(timed), impossible.datasheet_gbps(run.device)
     return Results(
         run,
-        [impossible.mark_impossible(timed[number], run.device.datasheet_gbps) for number in counting],
+        [impossible.mark_impossible(timed[number], datasheet_gbps) for number in counting],
         end,
         tuple(_only(SelfTestRecord, records)),
         tuple(_only(ConditionsRecord, records)),
@@ -231,6 +231,12 @@ def _load(path: Path, torn: bool) -> Results:
         tuple(_only(ResumedRecord, records)),
         tuple(bisect_left(counting, behind) for behind in selftests_behind),
     )
+
+
+def _check_row(path: Path, number: int, row: RowRecord, run: RunRecord) -> None:
+    limits.refuse_above(limits.ELEMENTS, row.case.rows * row.case.cols, path, f"elements of x in line {number}")
+    if row.timing and row.timing.flush != run.settings.flush:
+        raise UsageError(f"{path} line {number} has a time with another flush than the run's; measure again")
 
 
 def _counting(rows: Sequence[RowRecord]) -> list[int]:

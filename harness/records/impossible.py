@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from statistics import median
 
 from harness.cases.traffic import shortest_possible_us
+from harness.devices.profiles import PROFILES
 from harness.records.reasons import Reason
-from harness.records.run_records import EndRecord
+from harness.records.run_records import DeviceRecord, EndRecord
 from harness.records.schema import RANKED, RowRecord
 
 
@@ -26,6 +27,12 @@ def mark_impossible(row: RowRecord, datasheet_gbps: float | None) -> RowRecord:
         return row
     reason = Reason("impossible", {"us": us, "least_us": least_us, "gbps": datasheet_gbps})
     return row.model_copy(update={"status": "impossible", "reason": reason})
+
+
+def datasheet_gbps(device: DeviceRecord) -> float | None:
+    """The rate of a device's datasheet; where a file leaves it out, its profile's."""
+    of_profile = (profile.datasheet_gbps for profile in PROFILES if profile.name == device.profile)
+    return device.datasheet_gbps or next(of_profile, None)
 
 
 def longer_than_run(rows: Iterable[RowRecord], end: EndRecord, gpus: int) -> Reason | None:

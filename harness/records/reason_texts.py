@@ -169,7 +169,7 @@ TEXTS: dict[str, str] = {
     "longer_than_run": "its samples take {sampled_s:.0f} s in all, and the run took {wall_s:.0f} s",
     "rows_missing": "rows of processes {missing} are missing",
     "selftest_missing": "the self-test of its process is missing",
-    "not_verified": "no record of its verification",
+    "not_verified": "no record of a verification that gives its status",
     # A gate.
     "no_case_fits_claim": "no case of these results fits the claim",
     "no_case_fits_regression": "no case of these results fits, or neither side supports any",

@@ -19,6 +19,7 @@ from pydantic import (
 )
 
 from harness.cases import NormCase
+from harness.cases.tensors import gradients_of
 from harness.records.limits import CASES, PROCESSES, Whole
 from harness.records.packed_samples import PackedSamples
 from harness.records.reasons import OptionalReason, Reason
@@ -240,6 +241,15 @@ class RowRecord(Record):
     other_engines_us: dict[str, float] = Field(default={}, description="what engines that are not ours read")
     contexts: dict[str, ContextRecord] | None = Field(default=None, description="besides cold, which `timing` is of")
 
+    @property
+    def is_verified(self) -> bool:
+        """Whether its verification gives its status: all gradients compared, none off, bits of two runs or more."""
+        checked = self.verification
+        if checked is None or checked.repeats < 2 or (checked.differing and self.status == "ok"):
+            return False
+        right = {name for name, check in checked.tensors.items() if check.error_class != "wrong"}
+        return {gradient.name for gradient in gradients_of(self.case)} <= right
+
 
 class Check(Record):
     """One check of a self-test: the measured value, its limit, and how it was measured.
@@ -264,7 +274,7 @@ class Budget(Record):
     the slope of large copies, `event_offset_us` what events read beyond the profiler's lead and span of one kernel.
     """
 
-    t0_us: Limit
+    t0_us: Annotated[float, Field(gt=0)]  # infinite where every block of a self-test was void
     null_us: NotNegative | None = None
     fixed_us: Limit
     relative: Limit

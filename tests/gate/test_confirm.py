@@ -155,7 +155,7 @@ def test_what_the_second_run_does_not_show_is_inconclusive(machine):
 def test_second_run_changes_only_cases_and_seed(machine, monkeypatch):
     """Only the failing cases are measured again, with the settings of the first run but another seed."""
     monkeypatch.setattr(sys, "argv", ["normbwd", "gate", "--confirm"])
-    settings = {"flush": "dirty", "quick": True, "twice": True, "seeds": 3, "repeats": 7, "suite": "llm"}
+    settings = {"quick": True, "twice": True, "seeds": 3, "repeats": 7, "suite": "llm"}
     write(PR, measured(ONE_LOST, **settings))
     gated()
     (invocation,) = machine.chosen
@@ -164,7 +164,7 @@ def test_second_run_changes_only_cases_and_seed(machine, monkeypatch):
     assert (asked.suite, asked.shapes) == (None, "2048x4096")
     assert asked.impls == "torch-eager,quack,liger"  # the baseline for its twin, then those that the limit names
     assert asked.baseline == "torch-eager"
-    assert (asked.flush, asked.quick, asked.twice, asked.seeds, asked.repeats) == ("dirty", True, True, 3, 7)
+    assert (asked.quick, asked.twice, asked.seeds, asked.repeats) == (True, True, 3, 7)
     assert (asked.seed, invocation.device, asked.processes, asked.timed) == (8, "h200", 5, True)
     assert (invocation.resume, invocation.allow_others, asked.cross_check) == (False, False, False)
     assert invocation.impl_files == (Path("my_liger.py"),)  # quack is found without being named

@@ -12,7 +12,18 @@ from harness.errors import UsageError
 from harness.gate.judge import judge, not_judged, only
 from harness.gate.limits import Claim, Limits, Regression, read_limits
 from reports.parts.verdicts import render
-from tests.results_factory import budget, gateable, helpers, in_contexts, in_processes, row, selftest, timing, twin
+from tests.results_factory import (
+    budget,
+    gateable,
+    helpers,
+    in_contexts,
+    in_processes,
+    row,
+    selftest,
+    timing,
+    twin,
+    verification,
+)
 from tests.wording import worded
 
 
@@ -138,8 +149,17 @@ def test_what_is_not_in_the_file_passes_nothing():
     assert found(kept) == dict.fromkeys(claims, ("INCONCLUSIVE", missing))
     kept = [each for each in rows if each.process != 1]
     assert found(kept)["speed"] == ("INCONCLUSIVE", "mine: rows of processes 1 are missing")
-    unverified = [each.model_copy(update={"verification": None}) if each.impl == "mine" else each for each in rows]
-    assert found(unverified) == dict.fromkeys(claims, ("INCONCLUSIVE", "mine: no record of its verification"))
+    for of_verification in (
+        None,
+        verification(rho=9.0, error_class="wrong"),
+        verification(differing_in=["dx"]),
+        verification(repeats=1),
+        verification().model_copy(update={"tensors": {}}),
+    ):
+        update = {"verification": of_verification}
+        unverified = [each.model_copy(update=update) if each.impl == "mine" else each for each in rows]
+        why = "mine: no record of a verification that gives its status"
+        assert found(unverified) == dict.fromkeys(claims, ("INCONCLUSIVE", why))
     untested = found(rows, selftests=[selftest(), selftest(process=1)])
     assert untested["speed"] == ("INCONCLUSIVE", "the self-test of its process is missing")
     assert untested["right"][0] == "PASS"

@@ -184,7 +184,7 @@ def test_a_head_that_was_not_verified_passes_nothing_even_where_its_base_failed(
     (verdict,) = judge(gateable(*rows), Limits(regression=[Regression(head=HEAD, base=BASE)]))
     assert (verdict.outcome, worded(verdict.reason)) == (
         "INCONCLUSIVE",
-        f"{HEAD}: no record of its verification",
+        f"{HEAD}: no record of a verification that gives its status",
     )
 
 
