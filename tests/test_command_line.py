@@ -348,11 +348,15 @@ def test_nothing_is_published_of_a_cpu(workers, folder, capsys, more):
 def test_what_a_cpu_cannot_have_and_what_is_missing_is_said_once(workers, capsys):
     eager, quack, _ = HELLO.implementations
     absent = quack.model_copy(update={"missing": Reason.model_validate("not installed: quack")})
-    workers.greeting = replace(HELLO, implementations=[eager, absent])
+    slow = quack.model_copy(update={"name": "slow", "family": "slow", "source": "slow.py", "slow_to_compile": True})
+    workers.greeting = replace(HELLO, implementations=[eager, absent, slow])
     assert typed("bench --shapes 4x8 --norm rms --context graph,hot-dy --out run") in (0, None)
-    assert capsys.readouterr().err.splitlines()[:4] == [
+    told = capsys.readouterr()
+    assert "Left out, as they compile for minutes: slow (`--impls all` runs them)." in told.out
+    assert told.err.splitlines()[:5] == [
         "starting a worker",
         "--context graph: a CPU has no streams, so that nothing runs beside a call; left out",
+        "left out, as they compile for minutes: slow (--impls all)",
         "1 of 2 implementations missing: see `normbwd list impls`",
         "rms-4x8-fp32: 1 ok",
     ]

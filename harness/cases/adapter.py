@@ -106,6 +106,10 @@ class Implementation:
         return self._declared("on_request")
 
     @property
+    def slow_to_compile(self) -> bool:
+        return bool(getattr(self.module, "slow_to_compile", False))
+
+    @property
     def for_speed(self) -> list[str]:
         """The rows by which the library may be faster than by its first: as declared, or else all other variants."""
         return list(getattr(self.module, "for_speed", list(getattr(self.module, "variants", ()))[1:]))

@@ -51,6 +51,7 @@ class ImplRecord(Record):
     compiles_ahead: bool = False
     handles: dict[Norm, list[str]] = Field(default={}, description="what a case may have beyond a plain one, by norm")
     on_request: bool = Field(default=False, description="not run unless it is named: slow to prepare")
+    slow_to_compile: bool = Field(default=False, description="not run by default: compiles for minutes")
     for_speed: list[str] | None = Field(
         default=None, description="rows that its library offers to be faster; None in files of earlier versions"
     )
@@ -113,6 +114,7 @@ class RunRecord(Record):
     engine_version: Whole = 0
     sources: dict[str, str] | None = Field(default=None, exclude=True, description="of early files, and not read")
     implementations: list[ImplRecord]
+    left_out: list[str] = Field(default=[], description="installed implementations that a default run leaves out")
     sides: list[SideRecord] = Field(default=[], description="base and head, where two revisions were compared")
     drawn: DrawnRecord | None = None
     jobs: Whole = Field(description="cases planned, so that a reader can tell a finished run from a cut one")

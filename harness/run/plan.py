@@ -39,12 +39,13 @@ def select(
     """The implementations to run, the baseline first.
 
     `patterns` holds names or patterns ("a,b-*"); `all` is every variant except those that run on request alone. None
-    selects one variant a library, and every variant of `files`, which --impl or --tuned named. A file of which no
-    pattern matches anything is selected as a whole. Without a `baseline` it is `default`, or the first selected one
-    where `default` is not selected. Raises UsageError for a pattern that matches nothing.
+    selects one variant of each library that is not slow to compile, and every variant of `files`, which --impl or
+    --tuned named. A file of which no pattern matches anything is selected as a whole. Without a `baseline` it is
+    `default`, or the first selected one where `default` is not selected. Raises UsageError for a pattern that matches
+    nothing.
     """
     if patterns is None:
-        one_each = one_a_library(known)
+        one_each = [item for item in one_a_library(known) if not item.slow_to_compile]
         chosen = [item for item in _every_variant(known) if item in one_each or item.source in files]
     else:
         chosen = matching(known, patterns.split(","))

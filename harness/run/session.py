@@ -7,7 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -30,7 +30,7 @@ from harness.run.compile_ahead import CompilingAhead, default_processes, rounds,
 from harness.run.deadline import Deadline, OutOfTimeError
 from harness.run.draw import drawn_record, with_seed
 from harness.run.invocation import Invocation
-from harness.run.plan import Job, cells, plan, plan_verification, select, with_torch
+from harness.run.plan import Job, cells, one_a_library, plan, plan_verification, select, with_torch
 from harness.run.process import LocalWorker, Worker, start_worker
 from harness.run.progress import Display
 from harness.run.provenance import device_record, own_revision
@@ -44,7 +44,8 @@ from harness.worker.messages import Hello
 class Planned:
     """What a run will do: its settings resolved for the device, the device, the implementations and the jobs.
 
-    `left_out` says which contexts that were asked for the device cannot have; None where it has all of them.
+    `left_out` says which contexts that were asked for the device cannot have; None where it has all of them. `slow` has
+    the installed implementations that compile for minutes, which a default run leaves out.
     """
 
     settings: Settings
@@ -53,6 +54,7 @@ class Planned:
     impls: list[ImplRecord]
     jobs: list[Job]
     left_out: str | None = None
+    slow: list[str] = field(default_factory=list[str])
 
 
 class InterruptedRun(KeyboardInterrupt):
@@ -94,6 +96,8 @@ def bench(
                 planned = plan_run(invocation, hello)
                 if planned.left_out:
                     display.say(planned.left_out)
+                if planned.slow:
+                    display.say(f"left out, as they compile for minutes: {', '.join(planned.slow)} (--impls all)")
                 if missing := sum(impl.missing is not None for impl in planned.impls):
                     display.say(f"{missing} of {len(planned.impls)} implementations missing: see `normbwd list impls`")
                 device = device_record(planned.profile, planned.facts)
@@ -154,7 +158,9 @@ def plan_run(
     impls = with_torch(impls, hello.implementations, asked_for(cases, settings))
     jobs = plan(cases, impls, settings.processes) if settings.timed else plan_verification(cases, impls)
     settings = settings.changed(baseline=impls[0].name, cells=max(1, cells(jobs)))
-    return Planned(settings, profile, facts, impls, jobs, left_out)
+    here = [] if invocation.settings.impls else one_a_library(hello.implementations)
+    slow = [item.name for item in here if item.slow_to_compile and not item.missing and item not in impls]
+    return Planned(settings, profile, facts, impls, jobs, left_out, slow)
 
 
 def _refuse_other_devices(tuned_files: Sequence[Path], facts: devices.DeviceFacts) -> None:
@@ -183,6 +189,7 @@ def open_results(
         revision=revision,
         engine_version=ENGINE_VERSION,
         implementations=planned.impls,
+        left_out=planned.slow,
         sides=[SideRecord(word=side.word, commit=side.commit, file=side.named) for side in invocation.sides],
         drawn=drawn_record(invocation, planned.impls),
         jobs=len({job.case for job in planned.jobs}),

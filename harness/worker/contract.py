@@ -65,7 +65,7 @@ def _flags(module: ModuleType) -> Iterator[str]:
     for name in ("outside", "library"):
         if not isinstance(text := getattr(module, name, ""), str) and not (name == "outside" and callable(text)):
             yield f"{name} = {text!r}: must be a text"
-    for name in ("in_place", "contiguous_only"):
+    for name in ("in_place", "contiguous_only", "slow_to_compile"):
         if not isinstance(declared := getattr(module, name, False), bool):
             yield f"{name} = {declared!r}: must be True or False"
     for name in ("compiles_ahead", "on_request"):

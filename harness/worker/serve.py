@@ -285,6 +285,7 @@ def record(item: Implementation) -> ImplRecord:
         compiles_ahead=item.compiles_ahead,
         handles={norm: sorted(item.meets(norm)) for norm in item.handles},
         on_request=item.on_request,
+        slow_to_compile=item.slow_to_compile,
         for_speed=item.for_speed,
         outside=item.outside,
         libraries=versions_for(item),

@@ -17,6 +17,7 @@ requires = ("fla", "triton")
 imports = ("fla.modules.layernorm",)
 install = "pip install flash-linear-attention"
 compiles_ahead = True
+slow_to_compile = True  # each configuration of its tuners, forward and backward
 handles = {"residual", "gated", "gated-norm-first"}
 
 WIDEST_BYTES = 64 * 1024  # a row

@@ -17,6 +17,7 @@ requires = ("flag_gems", "triton")
 imports = ("flag_gems.ops.layernorm",)
 install = "pip install --no-deps flag-gems && pip install sqlalchemy pyyaml packaging"
 compiles_ahead = True
+slow_to_compile = True  # each configuration of its tuners, forward and backward
 
 
 def unsupported(case: NormCase) -> str | None:

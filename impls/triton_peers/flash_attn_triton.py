@@ -17,6 +17,7 @@ version = 0
 requires = ("flash_attn", "triton")
 install = "pip install flash-attn --no-build-isolation"
 compiles_ahead = True
+slow_to_compile = True  # each configuration of its tuners, forward and backward
 handles = {"residual", "parallel", "parallel-tied"}
 
 MODULE = "flash_attn.ops.triton.layer_norm"

@@ -17,6 +17,7 @@ version = 0
 requires = ("mamba_ssm", "triton")
 install = "pip install mamba-ssm --no-build-isolation"
 compiles_ahead = True
+slow_to_compile = True  # each configuration of its tuners, forward and backward
 handles = {"residual", "parallel", "parallel-tied", "gated", "gated-norm-first"}
 
 UNGATED, GATED = "mamba_ssm.ops.triton.layer_norm", "mamba_ssm.ops.triton.layernorm_gated"

@@ -64,6 +64,8 @@ def not_run(comparison: Comparison) -> str:
     )
     parts = [f"{why}; {figures.count(number, 'case')})" for why, number in refused.items()]
     lines = [f"Not run: {', '.join(parts)}."] if parts else []
+    if left_out := comparison.run.left_out:
+        lines.append(f"Left out, as they compile for minutes: {', '.join(left_out)} (`--impls all` runs them).")
     return " ".join([*lines, *missing(entry.impl for entry in absent if entry.status == "missing")])
 
 

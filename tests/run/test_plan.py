@@ -47,6 +47,12 @@ def test_all_is_every_variant_but_those_on_request():
     assert names("all,slow", known=known) == ["torch-eager", "compiled", "compiled-tuned", "quack", "slow"]
 
 
+def test_what_compiles_for_minutes_runs_only_where_it_is_asked_for():
+    slow = [*KNOWN, ImplRecord(name="slow", family="slow", source="mine.py", slow_to_compile=True)]
+    assert "slow" not in names(known=slow)
+    assert all("slow" in names(known=slow, **asked) for asked in ({"wanted": "all"}, {"files": ["mine.py"]}))
+
+
 def test_the_first_asked_for_is_the_baseline_where_the_default_was_not_asked_for():
     assert names("quack,compiled-tuned")[0] == "quack"
     assert names(default="not here", known=KNOWN)[0] == "torch-eager"
