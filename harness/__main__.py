@@ -479,6 +479,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         _refuse_unusable(sys.argv[1:] if arguments is None else arguments)
         code = app(arguments, prog_name="normbwd", standalone_mode=False)  # errors are printed below, in one line
+        sys.stdout.flush()  # while what cannot be written ends in one line
         if code == 130:  # Typer turns an interrupt into an exit
             _complain("interrupted")
     except (UsageError, UnavailableError) as error:

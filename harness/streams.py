@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import errno
 import io
+import os
 import sys
 from typing import TYPE_CHECKING, BinaryIO, cast
+
+from harness.errors import UnavailableError
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -14,14 +17,17 @@ GONE = (errno.EPIPE, errno.EIO)  # the reader of a pipe has closed it; the termi
 
 
 class _Forgiving(io.FileIO):
-    """A file descriptor that drops what nobody can read any more."""
+    """A file descriptor that drops what nobody can read any more, and on a full disk raises UnavailableError, once."""
+
+    may_raise = True
 
     def write(self, data: Buffer, /) -> int | None:
         try:
             return super().write(data)
         except OSError as error:
-            if error.errno not in GONE:
-                raise
+            if error.errno not in GONE and self.may_raise:
+                self.may_raise = False
+                raise UnavailableError(f"cannot write the answer: {error.strerror}; files are kept") from error
             return memoryview(data).nbytes
 
 
@@ -30,6 +36,11 @@ def make_forgiving() -> None:
 
     The exit code stays that of the answer: `gate FILE | head` must not pass because its reader left.
     """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # it is closed, and the next file that is opened would get its number
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(descriptor, True)
+            setattr(sys, name, open(descriptor, mode, closefd=False))  # noqa: SIM115
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if not isinstance(stream, io.TextIOWrapper):
@@ -38,6 +49,7 @@ def make_forgiving() -> None:
         raw = getattr(stream.buffer, "raw", stream.buffer)  # with PYTHONUNBUFFERED there is no buffer
         if type(raw) is io.FileIO and type(stream) is io.TextIOWrapper:
             forgiving = _Forgiving(stream.fileno(), "wb", closefd=False)
+            forgiving.may_raise = name == "stdout"
             setattr(
                 sys,
                 name,

@@ -642,6 +642,21 @@ def test_a_report_is_printed_whatever_the_encoding(measured, variables):
     assert ended.stdout.startswith(b"# Norm backward on NVIDIA H200 \\u2264")
 
 
+@pytest.mark.parametrize(
+    ("redirected", "code", "error"),
+    [
+        ("<&- >&-", 0, b""),
+        (">&- 2>&-", 0, b""),
+        (">/dev/full 2>/dev/full", 4, b""),
+        (">/dev/full", 4, b"error: cannot write the answer: No space left on device; files are kept\n"),
+    ],
+)
+def test_what_cannot_be_printed_ends_in_one_line_at_most(measured, redirected, code, error):
+    command = ["sh", "-c", f'"$0" -c "$1" "$2" {redirected}', sys.executable, REPORT, measured]
+    ended = subprocess.run(command, capture_output=True, check=False)
+    assert (ended.returncode, ended.stderr) == (code, error)
+
+
 def test_a_reader_that_leaves_changes_no_exit_code(measured):
     reading, writing = os.pipe()
     os.close(reading)
