@@ -24,8 +24,8 @@ class UnsupportedError(Exception):
 
 
 def printable(text: str) -> str:
-    """Text without line breaks, terminal escapes and other control characters: each run of them is a space."""
-    return re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+", " ", text)
+    """Text without line breaks, terminal escapes, and characters that turn its direction: each run is a space."""
+    return re.sub(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]+", " ", text)
 
 
 def close_name(name: str, names: Iterable[str]) -> str | None:

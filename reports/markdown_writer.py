@@ -57,8 +57,9 @@ def details(summary: str, text: str) -> str:
 
 
 def escape(text: str) -> str:
-    """Text that stays within its line or cell, and is not taken for a tag; backticks within it still mean code."""
-    return re.sub(r"[\\|]|<(?=[A-Za-z/!?])", r"\\\g<0>", figures.printable(text))
+    """Text that stays within its line or cell, and is no tag or mention; backticks within it still mean code."""
+    text = re.sub(r"[\\|]|<(?=[A-Za-z/!?])", r"\\\g<0>", figures.printable(text))
+    return re.sub(r"(?<!\w)@(?=\w)", "@\u200b", text)  # GitHub tells whoever is mentioned
 
 
 def code(text: str) -> str:

@@ -30,7 +30,7 @@ from tests.results_factory import (
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore:Glyph 27")  # matplotlib has no picture of an escape
-EVIL = "<script>alert(1)</script> \\| `x` \x1b[2J\n# injected\n$\\frac$ <img src=x>"
+EVIL = "<script>alert(1)</script> \\| `x` \x1b[2J\n# injected\n$\\frac$ <img src=x>\u202e @me"
 
 
 # Texts that name what the code knows.
@@ -134,11 +134,11 @@ def test_text_is_neither_markup_nor_a_line_nor_an_escape(form, timed):
         assert "<script>alert" not in text
         assert "<img src=x" not in text
         return
-    assert "\x1b" not in text
+    assert not {"\x1b", "\u202e"} & set(text)
     assert not re.search(r"^# injected", text, re.MULTILINE)
     if form != "console":
         outside_code = re.sub(r"`[^`\n]*`", "", text)
-        assert not re.search(r"(?<!\\)<(script|img)", outside_code)
+        assert not re.search(r"(?<!\\)<(script|img)| @me", outside_code)
 
 
 def test_plots_take_a_dollar_for_a_dollar(tmp_path):
