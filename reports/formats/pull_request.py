@@ -9,6 +9,7 @@ from harness.analysis.comparison import Comparison
 from harness.analysis.verdicts import Verdict
 from harness.defaults import OWN_IMPL
 from harness.errors import UsageError
+from harness.records.run_records import OUT_OPTION
 from reports import columns, figures
 from reports.columns import Row
 from reports.markdown_writer import code, escape, write_table
@@ -147,5 +148,5 @@ def _details(comparison: Comparison, subjects: Sequence[str]) -> list[str]:
 def _reproduce(comparison: Comparison) -> list[str]:
     made = "; ".join(f"{name}: {escape(value)}" for name, value in conditions.conditions(comparison))
     made = conditions.without_hashes(made)
-    command = figures.one_line(comparison.run.command, LONGEST_LINE)
+    command = figures.one_line(OUT_OPTION.sub("", comparison.run.command), LONGEST_LINE)
     return [f"Reproduce: {code(command)}", "", f"Conditions: {figures.one_line(made, 2 * LONGEST_LINE)}."]
