@@ -29,7 +29,8 @@ MOST_PROCESSES = 64
 FIRST_LOOK_S = 0.5  # a stretch that is shorter is not disturbed by reading /proc
 LOOK_S = 0.1
 STOP_LIMIT_S, END_LIMIT_S = 3.0, 30.0  # a GPU takes its time to end a kernel
-STOPPED = frozenset("TtZX")  # states in /proc: stopped, traced, dead
+DEAD = frozenset("ZX")  # states in /proc
+STOPPED = DEAD | frozenset("Tt")
 PR_GET_CHILD_SUBREAPER = 37  # linux/prctl.h
 OWN_FOLDERS = ("HOME", "TMPDIR", "XDG_CACHE_HOME", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH")
 PASSED_ON = (
@@ -105,16 +106,17 @@ class Child:
 
         while more := {pid for pid, each in everyone.items() if pid not in family and pid != me and belongs(each)}:
             family |= more
-        return [everyone[pid] for pid in family if pid in everyone and everyone[pid].state not in "ZX"]
+        return [everyone[pid] for pid in family if pid in everyone and _lives(everyone[pid])]
 
     def ran_ns(self) -> int:
         """How long its threads and descendants have been on a CPU."""
         return sum(int(line.split()[0]) for each in self.family() for line in _of_threads(each.pid, "schedstat"))
 
     def stop(self) -> None:
-        """Stop it and its group; `settle` makes sure of it."""
+        """Stop it and its group, and note when; `settle` makes sure of it."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGSTOP)
+        self.stopped_ns = time.perf_counter_ns()
 
     def settle(self) -> None:
         """Wait until each of its threads and descendants has stopped; raises JudgedError for one that does not."""
@@ -145,12 +147,15 @@ class Child:
             raise JudgedError("crashed", self._death(stage)) from None
         return self.answer(timeout_s, stage)
 
-    def answer(self, timeout_s: float, stage: str) -> Any:
-        """The next message, while its processes are counted now and then."""
+    def answer(self, timeout_s: float, stage: str, stop: bool = False) -> Any:
+        """The next message, while its processes are counted now and then.
+
+        With `stop` it is stopped before its message is read, so that it does nothing meanwhile.
+        """
         began_s, look_s = time.monotonic(), FIRST_LOOK_S
         while (left_s := began_s + timeout_s - time.monotonic()) > 0:
             try:
-                message = self.channel.receive(min(left_s, look_s))
+                message = self._message(min(left_s, look_s), stop)
             except EOFError:
                 raise JudgedError("crashed", self._death(stage)) from None
             except BadMessageError:
@@ -165,6 +170,16 @@ class Child:
             if (many := len(self.family())) > MOST_PROCESSES:
                 raise JudgedError("crashed", Reason("too_many_processes", {"most": MOST_PROCESSES, "seen": many}))
         raise JudgedError("timeout", Reason("no_answer", {"stage": stage, "seconds": timeout_s}))
+
+    def _message(self, timeout_s: float, stop: bool) -> JudgeMessage | None:
+        if stop:
+            if self.channel.is_silent(timeout_s):
+                return None
+            self.stop()
+        message = self.channel.receive(0.0 if stop else timeout_s)
+        if stop and message is None:
+            raise BadMessageError("the rest of it did not come")
+        return message
 
     def end(self) -> None:
         """Kill it with all its descendants, and remove its scratch folder."""
@@ -187,7 +202,8 @@ class Child:
             if each.parent == os.getpid() and each.state == "Z" and each.session == self.pid:
                 with suppress(ChildProcessError):
                     os.waitpid(each.pid, os.WNOHANG)
-        shutil.rmtree(self.scratch, ignore_errors=True)
+        # Not by Python, which ends in a stranger's folder of a thousand levels.
+        subprocess.run(["rm", "-rf", "--", self.scratch], stderr=subprocess.DEVNULL, check=False)
 
     def _death(self, stage: str) -> Reason:
         ends_s = time.monotonic() + 1.0
@@ -278,9 +294,18 @@ def printable(reason: Reason) -> Reason:
     return Reason(clean(reason.code), fields, [printable(part) for part in reason.parts[:4]])
 
 
+def _lives(process: Process) -> bool:
+    """Whether it has not ended: one whose first thread has looks dead while others go on."""
+    return process.state not in DEAD or not _thread_states(process.pid) <= DEAD
+
+
 def _runs(pid: int) -> bool:
     """Whether any thread of a process is neither stopped nor dead."""
-    return any(line.rpartition(")")[2].split()[0] not in STOPPED for line in _of_threads(pid, "stat"))
+    return not _thread_states(pid) <= STOPPED
+
+
+def _thread_states(pid: int) -> set[str]:
+    return {line.rpartition(")")[2].split()[0] for line in _of_threads(pid, "stat")}
 
 
 def _of_threads(pid: int, file: str) -> list[str]:

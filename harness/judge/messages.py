@@ -174,6 +174,7 @@ ANSWERS = (Ready, Entered, RunnerReady, Answered, Compared, Failed)
 
 def channel_of(end: socket.socket, kinds: tuple[type[JudgeMessage], ...]) -> Channel[JudgeMessage]:
     """One end of a socket, at which these kinds of messages may come in."""
+    end.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, 1)  # a byte out of band would announce what no read returns
     return Channel(end, kinds, LONGEST_LINE)
 
 

@@ -57,6 +57,8 @@ NUMBERS = {
     "setsid": (112, 157),
     "setpgid": (109, 154),
     "socket": (41, 198),
+    "fcntl": (72, 25),
+    "ioctl": (16, 29),
     "clone": (56, 220),
     "clone3": (435, 435),
 }
@@ -64,18 +66,30 @@ DENIED = (
     *("ptrace", "process_vm_readv", "process_vm_writev", "pidfd_open", "pidfd_getfd", "pidfd_send_signal"),
     *("io_uring_setup", "bpf", "perf_event_open", "userfaultfd", "unshare", "setpriority", "ioprio_set", "tkill"),
 )
+# Without names, as no test of a single one is needed: System V's and POSIX's memory, semaphores and messages, keys and
+# queues of reads, all of which outlive a process or work while it is stopped.
+OUTLIVING = {
+    "x86_64": (29, 30, 31, 64, 65, 66, 68, 69, 70, 71, 206, 220, 240, 241, 248, 249, 250),
+    "aarch64": (0, 180, 181, *range(186, 197), 217, 218, 219),
+}
+# Modes, owners, times and attributes of files, which Landlock leaves to all: chmod, chown, utime, setxattr, ...
+OF_FILES = {
+    "x86_64": (*range(90, 95), 132, 188, 189, 190, 197, 198, 199, 235, 260, 261, 268, 280, 452, 463, 466, 469),
+    "aarch64": (5, 6, 7, 14, 15, 16, 52, 53, 54, 55, 88, 452, 463, 466, 469),
+}
 OF_ITSELF = (  # allowed for process 0, which is the caller
     *("sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr"),
     *("move_pages", "migrate_pages", "prlimit64"),
 )
-PRETENDED = ("setsid", "setpgid")  # say that they worked: libraries ask for it, and one that leaves is not stopped
+PRETENDED = ("setsid", "setpgid")  # say that they worked, as OF_FILES do: libraries and linkers ask for it
 ENOSYS, EPERM = 38, 1
 AF_UNIX = 1
 CLONE_NEWUSER = 0x10000000
 X32 = 0x40000000  # the other numbering of x86-64
 LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 ALLOW, ERROR = 0x7FFF0000, 0x00050000
-NUMBER_AT, ARCHITECTURE_AT, FIRST_ARGUMENT_AT = 0, 4, 16
+NUMBER_AT, ARCHITECTURE_AT, FIRST_ARGUMENT_AT, SECOND_ARGUMENT_AT = 0, 4, 16, 24
+SETTING_OWNERS = {"fcntl": (8, 15), "ioctl": (0x8901, 0x8902)}  # of a descriptor, which then signals that process
 
 
 def enter(scratch: Path, protected: Sequence[int], gpu: bool, without: Iterable[str] = ()) -> dict[str, bool]:
@@ -178,10 +192,10 @@ def instructions(protected: Sequence[int], signals_are_scoped: bool, gpu: bool) 
         (AT_LEAST, 0, 1, X32),
         refuse,
     ]
-    for name in DENIED:
-        program += _when(numbers[name], refuse)
-    for name in PRETENDED:
-        program += _when(numbers[name], _return(ERROR))
+    for number in (*(numbers[name] for name in DENIED), *OUTLIVING[platform.machine()]):
+        program += _when(number, refuse)
+    for number in (*(numbers[name] for name in PRETENDED), *OF_FILES[platform.machine()]):
+        program += _when(number, _return(ERROR))
     program += _when(numbers["clone3"], _return(ERROR | ENOSYS))  # its flags cannot be read; libraries then use clone
     program += _when(numbers["clone"], *_argument((ANY_BIT, CLONE_NEWUSER)), refuse, _return(ALLOW))
     for name in OF_ITSELF:
@@ -196,6 +210,9 @@ def instructions(protected: Sequence[int], signals_are_scoped: bool, gpu: bool) 
         for name in ("tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo"):
             theirs = [(EQUAL, each) for each in protected]
             program += _when(numbers[name], *_any_argument(theirs, refuse), _return(ALLOW))
+        for name, commands in SETTING_OWNERS.items():
+            checks = [(EQUAL, each) for each in commands]
+            program += _when(numbers[name], *_any_argument(checks, refuse, SECOND_ARGUMENT_AT), _return(ALLOW))
     return [*program, _return(ALLOW)]
 
 
@@ -212,9 +229,11 @@ def _argument(test: tuple[int, int]) -> list[Instruction]:
     return [(LOAD, 0, 0, FIRST_ARGUMENT_AT), (test[0], 0, 1, test[1])]
 
 
-def _any_argument(tests: Sequence[tuple[int, int]], then: Instruction) -> list[Instruction]:
+def _any_argument(
+    tests: Sequence[tuple[int, int]], then: Instruction, at: int = FIRST_ARGUMENT_AT
+) -> list[Instruction]:
     checks = [each for code, value in tests for each in ((code, 0, 1, value), then)]
-    return [(LOAD, 0, 0, FIRST_ARGUMENT_AT), *checks]
+    return [(LOAD, 0, 0, at), *checks]
 
 
 def _prctl(option: int, *arguments: int | ctypes.c_char_p) -> bool:

@@ -94,10 +94,11 @@ class _Findings:
 
     def meet(self, seat: _Seat) -> None:
         """Note what the runner of the judged file says of itself, and what it said before it loaded that."""
-        self.name, self.saves = (printable(Reason(each)).code for each in (seat.hello.name, seat.hello.saves))
+        self.name, saves = (printable(Reason(each)).code for each in (seat.hello.name, seat.hello.saves))
+        self.saves = self.saves or saves  # what one process says holds for the times of all
         self.version, self.in_place = seat.hello.version, seat.hello.in_place
         self.layers = {**seat.layers, "stopped_while_others_run": True, "fresh_inputs": True, "own_clock": True}
-        self.layers["fresh_x"] = not seat.hello.saves
+        self.layers["fresh_x"] = not self.saves
 
     def deterministic(self) -> Any:
         """What the answers to equal draws say."""
@@ -226,7 +227,9 @@ class Courtroom:
         except JudgedError as error:
             status, reason = error.status, error.reason
         self.heard = found
-        speed = self._speed(found) if status in ("right", "nondeterministic", "impossible", "inconclusive") else None
+        is_timed = status in ("right", "nondeterministic", "impossible", "inconclusive")
+        is_timed &= reason != Reason("short_stretch")  # it would be a ratio of nothing to nothing
+        speed = self._speed(found) if is_timed else None
         return CaseVerdict(
             case=self.case,
             key=self.case.key,
@@ -355,13 +358,12 @@ class Courtroom:
         if not go.queued:
             child.channel.send(go)
             child.go_on()
-        done = self._checked(child.answer(self.settings.time_limit_s, "time"), go)
-        child.stop()
+        done = self._checked(child.answer(self.settings.time_limit_s, "time", stop=True), go)
         if self._on_gpu:  # what is still computed is awaited, or read too early
             self._read_places(Commit(runner=seat.number, answers=done.answers))
-        us = (time.perf_counter_ns() - began) / 1e3
+        ended = time.perf_counter_ns() if self._on_gpu else child.stopped_ns
         child.settle()
-        return us, done
+        return (ended - began) / 1e3, done
 
     def _queued(self, seat: _Seat, go: Go) -> tuple[float, Answered] | None:
         """A stretch whose calls wait on the GPU, with their process stopped, until the reference reveals dy.

@@ -72,9 +72,9 @@ class Channel(Generic[M]):
         del self._came[: end + 1]
         return self._parse(line)
 
-    def is_silent(self) -> bool:
-        """Whether nothing has come since the last message."""
-        return not self._came and not wait([self._end], 0)
+    def is_silent(self, timeout_s: float = 0) -> bool:
+        """Whether nothing has come since the last message, nor comes in this time."""
+        return not self._came and not wait([self._end], timeout_s)
 
     def _parse(self, line: bytes) -> M:
         name, _, body = line.partition(b" ")
