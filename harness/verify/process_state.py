@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from operator import attrgetter
+from operator import attrgetter, setitem
 from pathlib import Path
 from traceback import walk_stack
 from types import CodeType, ModuleType
@@ -62,10 +62,6 @@ def _restore_signal_handlers(was: dict[int, Any]) -> None:
     for number, handler in _signal_handlers().items():
         if handler != was[number] and was[number] is not None:  # None: not one of Python's
             signal.signal(number, was[number])
-
-
-def _restore_filters(was: list[Any]) -> None:
-    warnings.filters[:] = was  # pyright: ignore[reportIndexIssue]
 
 
 def read_output() -> tuple[Any, ...]:
@@ -121,7 +117,7 @@ SETTINGS: dict[str, Setting] = {
     "torch's cuDNN benchmark mode": _attribute(CUDNN, "benchmark"),
     "torch's cuDNN deterministic mode": _attribute(CUDNN, "deterministic"),
     "the working directory": Setting(Path.cwd, os.chdir),
-    WARNINGS: Setting(lambda: list(warnings.filters), _restore_filters),
+    WARNINGS: Setting(lambda: list(warnings.filters), lambda was: setitem(vars(warnings)["filters"], slice(None), was)),
     "Python's garbage collection": Setting(gc.isenabled, lambda was: gc.enable() if was else gc.disable()),
     "handlers of signals": Setting(_signal_handlers, _restore_signal_handlers),
     "the standard output": Setting(read_output, restore_output),
