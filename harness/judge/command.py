@@ -59,7 +59,7 @@ def judge(
     """The verdict on a file; `say` gets that on each case as soon as it is known."""
     if file.suffix != ".py" or not file.is_file():
         raise UsageError(
-            f"{file}: is no Python file; give the file of an adapter, as docs/add-an-implementation.md has it"
+            f"{file}: no such Python file; give the file of an adapter, as docs/add-an-implementation.md has it"
         )
     if sys.platform != "linux":
         raise UnavailableError("judge: stops and watches processes as Linux alone can; run it there")
