@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Collection, Iterator, Mapping
+from importlib.machinery import all_suffixes
 from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args
@@ -19,10 +20,12 @@ NOT_IN_A_NAME = frozenset(", \t\n*?[]@#")  # used by `--impls` to separate and m
 
 
 def file_fault(path: Path) -> str | None:
-    """Why a path is no file; None for a file."""
+    """Why a path is no file of Python; None for one."""
     if path.is_dir():
         return "is a folder; name the adapter's file in it"
-    return None if path.is_file() else "no such file"
+    if not path.is_file():
+        return "no such file"
+    return None if path.suffix in all_suffixes() else "not a Python file (its name must end in .py)"
 
 
 def faults(module: ModuleType) -> list[str]:

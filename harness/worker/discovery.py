@@ -171,8 +171,8 @@ def _load_file(path: Path, name: str | None = None) -> ModuleType:
         raise UsageError(f"--impl {path}: {fault}")
     name = name or f"normbwd_impl_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise UsageError(f"--impl {path}: not a Python file (its name must end in .py)")
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses and Triton look a function's module up by name
     try:
