@@ -172,12 +172,12 @@ class Child:
         raise JudgedError("timeout", Reason("no_answer", {"stage": stage, "seconds": timeout_s}))
 
     def _message(self, timeout_s: float, stop: bool) -> JudgeMessage | None:
-        if stop:
-            if self.channel.is_silent(timeout_s):
-                return None
-            self.stop()
-        message = self.channel.receive(0.0 if stop else timeout_s)
-        if stop and message is None:
+        if not stop:
+            return self.channel.receive(timeout_s)
+        if self.channel.is_silent(timeout_s):
+            return None
+        self.stop()
+        if (message := self.channel.receive(0.0)) is None:
             raise BadMessageError("the rest of it did not come")
         return message
 

@@ -13,6 +13,7 @@ from harness.records.schema import StoredCase
 from harness.worker.channel import Channel
 
 LONGEST_LINE = 1 << 18  # bytes; the longest honest one, of 64 calls on a GPU, takes a fifth
+NOTHING = "nothing"  # the implementation that does no work: what is left is the judge's own time
 LATE = "late"  # what the reference says of a stretch that did not end
 STRETCH_LIMIT_S = 30.0
 Number = Annotated[int, Field(ge=0, lt=1 << 64)]

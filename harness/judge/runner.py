@@ -13,10 +13,13 @@ from multiprocessing import synchronize
 from pathlib import Path
 from typing import Any, cast
 
-from harness.cases import Grads, Inputs
-from harness.cases.tensors import CaseTensor, gradients_of
+import torch
+
+from harness.cases import Grads, Inputs, torch_dtype
+from harness.cases.tensors import gradients_of
 from harness.judge import memory, sandbox
 from harness.judge.messages import (
+    NOTHING,
     Answered,
     AnswerPlace,
     Entered,
@@ -30,9 +33,11 @@ from harness.judge.messages import (
     serve,
 )
 from harness.records.reasons import Reason, raised
+from harness.verify.precision import malformed
+from harness.worker import discovery
 from harness.worker.channel import Channel
+from harness.worker.rows import status_of
 
-NOTHING = "nothing"  # the implementation that does no work: what is left is the judge's own time
 Backward = Callable[[], Grads]
 
 
@@ -47,8 +52,6 @@ class StretchServer:
     def open(self) -> JudgeMessage:
         """Load the implementation."""
         start, gpu = self._start, self._case.device != "cpu"
-        import torch
-
         spans, size = memory.layout(self._case, start.calls, "input", "statistic")
         queues = False
         if gpu:
@@ -61,14 +64,12 @@ class StretchServer:
             self._block = memory.host_block(self._memories[0], size)
         tensors = [memory.views(self._block, each) for each in spans]
         self._inputs = [Inputs.of(each, case=self._case, eps=self._case.eps) for each in tensors]
-        self._implementation = self._load()
+        own = self._implementation = self._load()
         handle = memory.exported(self._block.data_ptr())[0] if gpu else ""
-        if self._implementation is None:
+        if own is None:
             return RunnerReady(name=NOTHING, handle=handle, queues=queues)
-        own = self._implementation
         in_place, version, saves = bool(own.in_place), int(own.version), own.saves(self._case) or ""
-        ready = RunnerReady(name=own.name, in_place=in_place, saves=saves, version=version, handle=handle)
-        return ready.model_copy(update={"queues": queues})
+        return RunnerReady(name=own.name, in_place=in_place, saves=saves, version=version, handle=handle, queues=queues)
 
     def prepare(self, _request: Any) -> JudgeMessage:
         """Prepare the implementation for each of the inputs."""
@@ -92,8 +93,6 @@ class StretchServer:
 
     def go(self, request: Go) -> JudgeMessage:
         """Call each backward once, and say where the gradients lie."""
-        import torch
-
         try:
             self._copies: list[Any] = []
             self._answers: list[Any] = []  # of the last stretch: their memory is free for this one
@@ -113,10 +112,6 @@ class StretchServer:
 
     def _places(self, call: int, answer: Any) -> list[AnswerPlace]:
         """The places of one call's gradients; `answer` keeps them alive until the next stretch."""
-        import torch
-
-        from harness.cases import torch_dtype
-
         places: list[AnswerPlace] = []
         for gradient in gradients_of(self._case):
             tensor: Any = getattr(answer, gradient.name, None) if isinstance(answer, Grads) else None
@@ -134,24 +129,16 @@ class StretchServer:
         return places
 
     def _fault(self, call: int, answer: Any) -> Reason:
-        from harness.verify.precision import malformed
-
         return malformed(self._inputs[call], answer) or Reason("not_grads", {"type": type(answer).__name__})
 
     def _nothing(self, inputs: Inputs) -> Grads:
-        import torch
-
-        from harness.cases import torch_dtype
-
-        def zeros(each: CaseTensor) -> torch.Tensor:
+        zeros: dict[str, torch.Tensor] = {}
+        for each in gradients_of(self._case):
             dtype = torch_dtype(each.dtype_in(self._case))
-            return torch.zeros(each.shape(self._case), dtype=dtype, device=inputs.x.device)
-
-        return Grads.of({each.name: zeros(each) for each in gradients_of(self._case)})
+            zeros[each.name] = torch.zeros(each.shape(self._case), dtype=dtype, device=inputs.x.device)
+        return Grads.of(zeros)
 
     def _load(self) -> Any:
-        from harness.worker import discovery
-
         # Locks of processes lie in /dev/shm, where nothing may be written; libraries make one and never share it.
         for name in ("Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore", "Event"):
             setattr(synchronize, name, _without_context(getattr(threading, name)))
@@ -171,8 +158,6 @@ class Malformed(Exception):  # noqa: N818
 
 def failed(error: BaseException) -> Failed:
     """An exception as the outcome of an implementation."""
-    from harness.worker.rows import status_of
-
     return Failed(status=status_of(error), reason=raised(error))
 
 

@@ -28,44 +28,30 @@ WRITABLE_DEVICES = ("null", "zero", "full", "nvidia*", "nvidia-caps/*", "dri/*",
 
 # Seccomp. Names of system calls to their numbers on x86-64 and 64-bit ARM.
 ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
-NUMBERS = {
-    "ptrace": (101, 117),
-    "process_vm_readv": (310, 270),
-    "process_vm_writev": (311, 271),
-    "pidfd_open": (434, 434),
-    "pidfd_getfd": (438, 438),
-    "pidfd_send_signal": (424, 424),
-    "io_uring_setup": (425, 425),
-    "bpf": (321, 280),
-    "perf_event_open": (298, 241),
-    "userfaultfd": (323, 282),
-    "unshare": (272, 97),
-    "setpriority": (141, 140),
-    "ioprio_set": (251, 30),
-    "tkill": (200, 130),
-    "sched_setaffinity": (203, 122),
-    "sched_setscheduler": (144, 119),
-    "sched_setparam": (142, 118),
-    "sched_setattr": (314, 274),
-    "move_pages": (279, 239),
-    "migrate_pages": (256, 238),
-    "prlimit64": (302, 261),
-    "kill": (62, 129),
-    "tgkill": (234, 131),
-    "rt_sigqueueinfo": (129, 138),
-    "rt_tgsigqueueinfo": (297, 240),
-    "setsid": (112, 157),
-    "setpgid": (109, 154),
-    "socket": (41, 198),
-    "fcntl": (72, 25),
-    "ioctl": (16, 29),
-    "clone": (56, 220),
-    "clone3": (435, 435),
-}
-DENIED = (
-    *("ptrace", "process_vm_readv", "process_vm_writev", "pidfd_open", "pidfd_getfd", "pidfd_send_signal"),
-    *("io_uring_setup", "bpf", "perf_event_open", "userfaultfd", "unshare", "setpriority", "ioprio_set", "tkill"),
-)
+
+
+def _numbers(table: str) -> dict[str, tuple[int, int]]:
+    return {name: (int(x86), int(arm)) for name, x86, arm in map(str.split, table.split(","))}
+
+
+DENIED = _numbers("""
+    ptrace 101 117, process_vm_readv 310 270, process_vm_writev 311 271, pidfd_open 434 434,
+    pidfd_getfd 438 438, pidfd_send_signal 424 424, io_uring_setup 425 425, bpf 321 280,
+    perf_event_open 298 241, userfaultfd 323 282, unshare 272 97, setpriority 141 140, ioprio_set 251 30,
+    tkill 200 130
+""")
+# Allowed for process 0, which is the caller.
+OF_ITSELF = _numbers("""
+    sched_setaffinity 203 122, sched_setscheduler 144 119, sched_setparam 142 118, sched_setattr 314 274,
+    move_pages 279 239, migrate_pages 256 238, prlimit64 302 261
+""")
+# Say that they worked, as OF_FILES do: libraries and linkers ask for it.
+PRETENDED = _numbers("setsid 112 157, setpgid 109 154")
+OTHERS = _numbers("""
+    kill 62 129, tgkill 234 131, rt_sigqueueinfo 129 138, rt_tgsigqueueinfo 297 240, socket 41 198,
+    fcntl 72 25, ioctl 16 29, clone 56 220, clone3 435 435
+""")
+NUMBERS = DENIED | OF_ITSELF | PRETENDED | OTHERS
 # Without names, as no test of a single one is needed: System V's and POSIX's memory, semaphores and messages, keys and
 # queues of reads, all of which outlive a process or work while it is stopped.
 OUTLIVING = {
@@ -77,18 +63,13 @@ OF_FILES = {
     "x86_64": (*range(90, 95), 132, 188, 189, 190, 197, 198, 199, 235, 260, 261, 268, 280, 452, 463, 466, 469),
     "aarch64": (5, 6, 7, 14, 15, 16, 52, 53, 54, 55, 88, 452, 463, 466, 469),
 }
-OF_ITSELF = (  # allowed for process 0, which is the caller
-    *("sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr"),
-    *("move_pages", "migrate_pages", "prlimit64"),
-)
-PRETENDED = ("setsid", "setpgid")  # say that they worked, as OF_FILES do: libraries and linkers ask for it
 ENOSYS, EPERM = 38, 1
 AF_UNIX = 1
 CLONE_NEWUSER = 0x10000000
 X32 = 0x40000000  # the other numbering of x86-64
 LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 ALLOW, ERROR = 0x7FFF0000, 0x00050000
-NUMBER_AT, ARCHITECTURE_AT, FIRST_ARGUMENT_AT, SECOND_ARGUMENT_AT = 0, 4, 16, 24
+NUMBER_AT, ARCHITECTURE_AT, ARGUMENT_AT, SECOND_ARGUMENT_AT = 0, 4, 16, 24
 SETTING_OWNERS = {"fcntl": (8, 15), "ioctl": (0x8901, 0x8902)}  # of a descriptor, which then signals that process
 
 
@@ -226,12 +207,10 @@ def _when(number: int, *then: Instruction) -> list[Instruction]:
 
 def _argument(test: tuple[int, int]) -> list[Instruction]:
     """Load the first argument, and skip the next instruction unless the test holds."""
-    return [(LOAD, 0, 0, FIRST_ARGUMENT_AT), (test[0], 0, 1, test[1])]
+    return [(LOAD, 0, 0, ARGUMENT_AT), (test[0], 0, 1, test[1])]
 
 
-def _any_argument(
-    tests: Sequence[tuple[int, int]], then: Instruction, at: int = FIRST_ARGUMENT_AT
-) -> list[Instruction]:
+def _any_argument(tests: Sequence[tuple[int, int]], then: Instruction, at: int = ARGUMENT_AT) -> list[Instruction]:
     checks = [each for code, value in tests for each in ((code, 0, 1, value), then)]
     return [(LOAD, 0, 0, at), *checks]
 

@@ -27,6 +27,7 @@ from harness.judge import memory
 from harness.judge.children import Child, JudgedError, Nursery, last_line, printable
 from harness.judge.messages import (
     LATE,
+    NOTHING,
     STRETCH_LIMIT_S,
     Answered,
     Attach,
@@ -45,7 +46,6 @@ from harness.judge.messages import (
     RunnerReady,
     StartRunner,
 )
-from harness.judge.runner import NOTHING
 from harness.judge.verdict import Answers, CaseVerdict, speed_of
 from harness.records.reason_texts import sentence
 from harness.records.reasons import Reason
