@@ -93,7 +93,7 @@ class Child:
         return self._code
 
     def family(self) -> list[Process]:
-        """Itself, its session, its descendants, and younger orphans that came to the parent; without the dead."""
+        """Itself, its session, descendants and younger orphans of the parent, unless all of their threads are dead."""
         everyone = processes()
         mine = everyone.get(self.pid)
         family = {self.pid} if mine and mine.started == self._started else set[int]()  # numbers come again
@@ -106,7 +106,7 @@ class Child:
 
         while more := {pid for pid, each in everyone.items() if pid not in family and pid != me and belongs(each)}:
             family |= more
-        return [everyone[pid] for pid in family if pid in everyone and _lives(everyone[pid])]
+        return [everyone[pid] for pid in family if pid in everyone and not _thread_states(pid) <= DEAD]
 
     def ran_ns(self) -> int:
         """How long its threads and descendants have been on a CPU."""
@@ -292,11 +292,6 @@ def printable(reason: Reason) -> Reason:
 
     fields = {clean(name): clean(value) for name, value in list(reason.fields.items())[:8]}
     return Reason(clean(reason.code), fields, [printable(part) for part in reason.parts[:4]])
-
-
-def _lives(process: Process) -> bool:
-    """Whether it has not ended: one whose first thread has looks dead while others go on."""
-    return process.state not in DEAD or not _thread_states(process.pid) <= DEAD
 
 
 def _runs(pid: int) -> bool:

@@ -181,10 +181,8 @@ def instructions(protected: Sequence[int], signals_are_scoped: bool, gpu: bool) 
     program += _when(numbers["clone"], *_argument((ANY_BIT, CLONE_NEWUSER)), refuse, _return(ALLOW))
     for name in OF_ITSELF:
         program += _when(numbers[name], *_argument((EQUAL, 0)), _return(ALLOW), refuse)
-    if gpu:  # CUDA opens sockets of this host
-        program += _when(numbers["socket"], *_argument((EQUAL, AF_UNIX)), _return(ALLOW), refuse)
-    else:
-        program += _when(numbers["socket"], refuse)
+    local = [*_argument((EQUAL, AF_UNIX)), _return(ALLOW)] if gpu else []  # CUDA opens sockets of this host
+    program += _when(numbers["socket"], *local, refuse)
     if not signals_are_scoped:  # an older kernel: a thread's number would do for its process's
         mine = [(EQUAL, 0), (EQUAL, os.getpid())]
         program += _when(numbers["kill"], *_any_argument(mine, _return(ALLOW)), refuse)

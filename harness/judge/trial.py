@@ -423,19 +423,15 @@ class Courtroom:
 
     def _read_answers(self, judged: Child, done: Answered) -> None:
         """Copy the answers out of the stopped process's memory."""
-        with suppress(OSError, OverflowError):
-            opened = os.open(f"/proc/{judged.pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                for spans, places in zip(self._answer_spans, done.answers, strict=True):
-                    for span, place in zip(spans, places, strict=True):
-                        size = span.bytes_in(wide=place.wide)
-                        content = os.pread(opened, size, place.address)
-                        if len(content) != size:
-                            raise OSError
-                        os.pwrite(self._memories[-1], content, span.offset)
-                return
-            finally:
-                os.close(opened)
+        with suppress(OSError, OverflowError), open(f"/proc/{judged.pid}/mem", "rb", buffering=0) as opened:
+            for spans, places in zip(self._answer_spans, done.answers, strict=True):
+                for span, place in zip(spans, places, strict=True):
+                    size = span.bytes_in(wide=place.wide)
+                    content = os.pread(opened.fileno(), size, place.address)
+                    if len(content) != size:
+                        raise OSError
+                    os.pwrite(self._memories[-1], content, span.offset)
+            return
         raise JudgedError("tampered", Reason("unreadable_answer"))
 
     def _compare(
