@@ -115,11 +115,6 @@ def line_style(impl: str) -> LineStyle:
     return LineStyle(family, shade(family, lightness), marker, dashes if name == impl else MIXED)
 
 
-def svg_dashes(style: LineStyle) -> str:
-    """The dashes of a line as an SVG's `stroke-dasharray` has them, for lines two wide; empty for a solid one."""
-    return "" if style.dashes == SOLID else " ".join(f"{2 * part:g}" for part in style.dashes[1])
-
-
 def shade(colour: str, lightness: float) -> str:
     """The colour mixed with white where `lightness` is above 0, with black where it is below."""
     ground = 1.0 if lightness > 0 else 0.0

@@ -27,7 +27,6 @@ from reports import figures
 from reports.labels import determinism, first_word
 from reports.parts import answers, caveats, conditions
 from reports.published.sources import Source
-from reports.size_groups import groups
 
 COLUMNS = (  # of each implementation on a case
     *("impl", "standing", "status", "us", "us_low", "us_high", "speedup", "verdict"),
@@ -39,8 +38,6 @@ FLUSHES = {"clean": "", "dirty": "dirty flush", "none": "no flush"}  # site.html
 def run_facts(source: Source) -> dict[str, Any]:
     """The data of a run for JSON: of the run itself, and by group its cases and their rows."""
     run, comparison = source.results.run, source.comparison
-    copy = comparison.budget.copy_gbps if comparison.budget else None
-    levels = {"large copy": copy, "datasheet": run.device.datasheet_gbps}
     return {
         "device": source.device,
         "name": source.name,
@@ -52,7 +49,6 @@ def run_facts(source: Source) -> dict[str, Any]:
         "budget": conditions.error_budget(comparison),
         "conditions": conditions.conditions(comparison),
         "outside": {impl.name: impl.outside for impl in run.implementations if impl.outside},
-        "levels": [(name, figures.gbps(value)) for name, value in levels.items() if value],
         "groups": [group for context in every_context(comparison) for group in _groups(context)],
     }
 
@@ -68,7 +64,6 @@ def _groups(comparison: Comparison) -> list[dict[str, Any]]:
     run = comparison.run
     fastest = fastest_of_each(comparison.summary.geomeans, {impl.name: impl.family for impl in run.implementations})
     sentence_of = partial(answer, comparison, competing=competing(comparison), word=first_word(comparison))
-    strips = {case.case: name for group in groups(comparison) for name, cases in group.strips.items() for case in cases}
     by_group: dict[tuple[str, str, str], list[CaseComparison]] = {}
     for case in comparison.cases:
         if case.case.inputs == "normal":
@@ -82,10 +77,7 @@ def _groups(comparison: Comparison) -> list[dict[str, Any]]:
             "context": context_text(comparison.context, run.settings),
             "shown": [mean.impl for mean in fastest if mean.norm == norm],
             "gradients": list(_gradients(cases[0]).values()),
-            "cases": [
-                {"strip": strips.get(case.case), "answer": sentence_of(case), **_case(comparison, case)}
-                for case in cases
-            ],
+            "cases": [{"answer": sentence_of(case), **_case(comparison, case)} for case in cases],
         }
         for (norm, variant, dtype), cases in by_group.items()
     ]

@@ -80,7 +80,7 @@ def _data(sources: Sequence[Source], plan: Plan, runs: Sequence[dict[str, Any]])
             }
             for device, files in devices.items()
         ],
-        "styles": _styles(
+        "colours": _colours(
             entry[0] for run in runs for group in run["groups"] for case in group["cases"] for entry in case["entries"]
         ),
         "published": [_published(source) for source in sources],
@@ -105,18 +105,11 @@ def _published(source: Source) -> dict[str, Any]:
     }
 
 
-def _styles(impls: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Colour, marker and dashes of each implementation, as in the plots."""
-    from reports.plots.style import line_style, svg_dashes  # imports matplotlib: seconds
+def _colours(impls: Iterable[str]) -> dict[str, str]:
+    """The colour of each implementation, as in the plots."""
+    from reports.plots.style import line_style  # imports matplotlib: seconds
 
-    return {
-        impl: {
-            "colour": line_style(impl).colour,
-            "marker": line_style(impl).marker,
-            "dashes": svg_dashes(line_style(impl)),
-        }
-        for impl in sorted(set(impls))
-    }
+    return {impl: line_style(impl).colour for impl in sorted(set(impls))}
 
 
 def _verified(runs: Sequence[Comparison]) -> list[dict[str, Any]]:

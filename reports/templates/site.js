@@ -1,5 +1,5 @@
 "use strict";
-// Chooses and draws. Every figure is text that was written when the page was; a picture is drawn from that text.
+// Chooses and draws. Every figure is text that was written when the page was.
 const packed = JSON.parse(document.getElementById("data").textContent);
 // What repeats is written once: a number below zero is a place in `shared`.
 const unpack = value => typeof value === "number" && value < 0 ? unpack(packed.shared[~value]) : Array.isArray(value) ? value.map(unpack)
@@ -10,7 +10,6 @@ const FIRST = ["device", "norm"];  // what stands beside the size; the rest is f
 const LABELS = { device: "device", beside: "beside it", norm: "norm", variant: "variant", dtype: "dtype", context: "context", shape: "measured sizes", run: "measured in" };
 const NORMS = { rms: "RMSNorm", layer: "LayerNorm" };
 const SIGNS = { faster: "▲", slower: "▼", same: "≈" };
-const SVG = "http://www.w3.org/2000/svg";
 
 const by = id => document.getElementById(id);
 function fill(element, attributes, children) {
@@ -23,12 +22,6 @@ function fill(element, attributes, children) {
   return element;
 }
 const el = (tag, attributes = {}, ...children) => fill(document.createElement(tag), attributes, children);
-function shape(tag, attributes = {}, ...children) {
-  const element = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) if (name.startsWith("on")) element.addEventListener(name.slice(2), value); else element.setAttribute(name, value);
-  element.append(...children);
-  return element;
-}
 
 // The data as plain objects: what the page draws is what the buttons give away.
 const read = row => Object.fromEntries(data.columns.map((name, place) => [name, row[place] ?? null]));
@@ -62,8 +55,6 @@ function unmet(point) {
   return names.length ? `No case here has all that the address asks for: left out is ${names.join(", ")}. This case is of run ${point.run}.` : "";
 }
 function pick(field, value) { asked = {}; wanted[field] = value; show(); }
-const switched = new Map();  // curves that a reader switched on or off
-const isDrawn = (point, impl) => switched.get(impl) ?? point.group.shown.includes(impl);
 
 function values(field, among) { return [...new Set(among.map(point => point[field]))]; }
 
@@ -136,8 +127,7 @@ function controls(point, offered) {
   if (focused) by("choose").elements[focused]?.focus();
 }
 
-const styleOf = impl => data.styles[impl] ?? { colour: "#8c8c8c", marker: "o", dashes: "" };
-const own = impl => ({ class: "c", "--own": styleOf(impl).colour });
+const own = impl => ({ class: "c", "--own": data.colours[impl] ?? "#8c8c8c" });
 
 function bar(us, low, high, longest, add) {
   const at = value => `${100 * Number(value) / longest}%`;
@@ -196,102 +186,15 @@ function others(point) {
 }
 
 // Curves: GB/s against columns, a picture for sizes of equal elements or rows.
-const WIDTH = 360, HEIGHT = 250, LEFT = 42, RIGHT = 10, TOP = 18, BOTTOM = 34;
-function marker(kind, x, y, size) {
-  const [s, t] = [size, size * 0.4];
-  const paths = {
-    o: `M${x - s},${y}a${s},${s} 0 1 0 ${2 * s},0a${s},${s} 0 1 0 ${-2 * s},0`, s: `M${x - s},${y - s}h${2 * s}v${2 * s}h${-2 * s}z`,
-    D: `M${x},${y - s * 1.2}L${x + s * 1.2},${y}L${x},${y + s * 1.2}L${x - s * 1.2},${y}z`, "^": `M${x},${y - s * 1.2}L${x + s * 1.1},${y + s}h${-2.2 * s}z`,
-    v: `M${x},${y + s * 1.2}L${x + s * 1.1},${y - s}h${-2.2 * s}z`, P: `M${x - t},${y - s}h${2 * t}v${s - t}h${s - t}v${2 * t}h${t - s}v${s - t}h${-2 * t}v${t - s}h${t - s}v${-2 * t}h${s - t}z`,
-    X: `M${x - s},${y - s * 0.6}l${s * 0.4},${-s * 0.4}l${s * 0.6},${s * 0.6}l${s * 0.6},${-s * 0.6}l${s * 0.4},${s * 0.4}l${-s * 0.6},${s * 0.6}l${s * 0.6},${s * 0.6}l${-s * 0.4},${s * 0.4}l${-s * 0.6},${-s * 0.6}l${-s * 0.6},${s * 0.6}l${-s * 0.4},${-s * 0.4}l${s * 0.6},${-s * 0.6}z`,
-  };
-  return paths[kind] ?? paths.o;
-}
-const coloured = (element, impl) => { element.style.setProperty("--own", styleOf(impl).colour); return element; };
-
-function curvesOf(cases, run) {
-  const curves = new Map();
-  for (const measured of cases) for (const row of measured.entries.map(read)) if (row.gbps) {
-    if (!curves.has(row.impl)) curves.set(row.impl, []);
-    const scaled = us => us && row.gbps * row.us / us;
-    curves.get(row.impl).push({ measured, at: measured[run.axis], gbps: row.gbps, low: scaled(row.us_high), high: scaled(row.us_low) });
-  }
-  return curves;
-}
-
-function picture(point, strip, cases, axis, top) {
-  const at = [...new Set(cases.map(measured => measured[axis]))].sort((a, b) => a - b);
-  const [first, last] = [Math.log2(at[0]), Math.log2(at.at(-1))], wide = WIDTH - LEFT - RIGHT, high = HEIGHT - TOP - BOTTOM;
-  const x = value => LEFT + 14 + (wide - 28) * (last > first ? (Math.log2(value) - first) / (last - first) : 0.5);
-  const y = value => TOP + high * (1 - Number(value) / top);
-  const svg = shape("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `GB/s against ${axis === "cols" ? "columns" : "rows"}, ${strip}; the figures stand in the table below` });
-  const step = top > 4500 ? 2000 : top > 1800 ? 1000 : top > 900 ? 500 : top > 180 ? 100 : 10;
-  for (let level = 0; level <= top; level += step) {
-    svg.append(shape("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: y(level), y2: y(level) }));
-    svg.append(shape("text", { x: LEFT - 5, y: y(level) + 4, "text-anchor": "end" }, String(level)));
-  }
-  let end = -99;
-  for (const value of at) {
-    const chosen = cases.some(measured => measured === point.measured && measured[axis] === value);
-    if (x(value) - end < 36 && !chosen) continue;
-    if (chosen) svg.append(shape("line", { class: "here", x1: x(value), x2: x(value), y1: TOP, y2: HEIGHT - BOTTOM }));
-    svg.append(shape("text", { x: x(value), y: HEIGHT - BOTTOM + 15, "text-anchor": "middle", class: chosen ? "here" : "" }, String(value)));
-    end = x(value);
-  }
-  svg.append(shape("text", { x: LEFT, y: 11 }, "GB/s"), shape("text", { x: WIDTH - RIGHT, y: HEIGHT - 4, "text-anchor": "end" }, axis === "cols" ? "columns" : "rows"));
-  for (const [name, value] of point.of.levels) svg.append(shape("line", { class: "level", x1: LEFT, x2: WIDTH - RIGHT, y1: y(value), y2: y(value), "stroke-dasharray": name === "datasheet" ? "2 2.5" : "7 3" }));
-  const adds = cases.filter(measured => measured.add_gbps).map(measured => [x(measured[axis]), y(measured.add_gbps)]).sort((a, b) => a[0] - b[0]);
-  svg.append(shape("polyline", { class: "add", points: adds.join(" ") }));
-  for (const [impl, curve] of curvesOf(cases, { ...point.of, axis })) {
-    if (!isDrawn(point, impl)) continue;
-    curve.sort((a, b) => a.at - b.at);
-    const group = coloured(shape("g", { class: "c" }), impl);
-    const known = curve.filter(each => each.low && each.high);
-    if (known.length > 1) group.append(shape("polygon", { class: "band", points: [...known.map(each => [x(each.at), y(each.high)]), ...[...known].reverse().map(each => [x(each.at), y(each.low)])].join(" ") }));
-    group.append(shape("polyline", { class: "curve", "stroke-dasharray": styleOf(impl).dashes, points: curve.map(each => [x(each.at), y(each.gbps)]).join(" ") }));
-    for (const each of curve) group.append(shape("path", { class: "mark", d: marker(styleOf(impl).marker, x(each.at), y(each.gbps), 3.4), onclick: () => pick("shape", each.measured.shape) },
-      shape("title", {}, `${impl}, ${each.measured.shape}: ${each.gbps} GB/s`)));
-    svg.append(group);
-  }
-  return el("figure", {}, el("figcaption", {}, strip), svg);
-}
-
-function swatch(impl) {
-  const svg = coloured(shape("svg", { viewBox: "0 0 34 12", "aria-hidden": "true", class: "c" }), impl);
-  svg.append(shape("line", { class: "curve", x1: 1, x2: 33, y1: 6, y2: 6, "stroke-dasharray": styleOf(impl).dashes }), shape("path", { class: "mark", d: marker(styleOf(impl).marker, 17, 6, 4) }));
-  return svg;
-}
-function line(kind, dashes) {
-  const svg = shape("svg", { viewBox: "0 0 34 12", "aria-hidden": "true" });
-  svg.append(shape("line", { class: kind, x1: 1, x2: 33, y1: 6, y2: 6, "stroke-dasharray": dashes }));
-  return svg;
-}
-function legend(point, impls) {
-  const toggle = impl => event => { switched.set(impl, event.target.checked); show(`curve-${impl}`); };
-  return el("fieldset", { class: "legend", "aria-label": "curves" },
-    impls.map(impl => el("label", {}, el("input", { type: "checkbox", "data-focus": `curve-${impl}`, checked: isDrawn(point, impl), onchange: toggle(impl) }), swatch(impl), impl)),
-    el("span", {}, line("add", ""), "same-traffic add"),
-    point.of.levels.map(([name, value]) => el("span", {}, line("level", name === "datasheet" ? "2 2.5" : "7 3"), `${name}, ${value}`)));
-}
-
 function bandwidth(point) {
-  const cases = point.group.cases.filter(measured => measured.strip), strips = new Map();
-  for (const measured of cases) strips.set(measured.strip, [...(strips.get(measured.strip) ?? []), measured]);
-  const drawn = [...strips].filter(([, of]) => of.length > 1);
-  const axis = drawn.length ? "cols" : "rows";
-  const panels = drawn.length ? drawn : new Set(cases.map(measured => measured.rows)).size > 1 ? [["all shapes", cases]] : [];
-  if (!cases.some(measured => measured.entries.some(row => read(row).gbps))) return el("p", { class: "dim" }, "No bandwidth here: nothing ranks, or the time is that on the host.");
-  if (!panels.length) return el("p", { class: "dim" }, "One size alone: no curve.");
-  const impls = [...curvesOf(cases, { ...point.of, axis }).keys()].sort((a, b) => point.group.shown.includes(b) - point.group.shown.includes(a));
-  const highest = [...cases.flatMap(measured => [measured.add_gbps, ...measured.entries.map(row => read(row).gbps)]), ...point.of.levels.map(level => level[1])].filter(Boolean);
-  const top = 1.03 * Math.max(...highest.map(Number));
+  const cases = point.group.cases.filter(measured => measured.entries.some(row => read(row).gbps));
+  if (!cases.length) return el("p", { class: "dim" }, "No bandwidth here: nothing ranks, or the time is that on the host.");
+  const of = cases.map(measured => new Map(measured.entries.map(read).map(row => [row.impl, row.gbps])));
+  const impls = [...new Set(of.flatMap(each => [...each.keys()]))].filter(impl => of.some(each => each.get(impl)));
+  impls.sort((a, b) => point.group.shown.includes(b) - point.group.shown.includes(a));
   const heads = ["rows x columns", "add", ...impls];
-  const rows = cases.map(measured => {
-    const of = Object.fromEntries(measured.entries.map(read).map(row => [row.impl, row.gbps]));
-    return [measured.shape, measured.add_gbps ?? "", ...impls.map(impl => of[impl] ?? "")];
-  });
-  return el("div", {}, legend(point, impls), el("div", { class: "charts" }, panels.map(([strip, of]) => picture(point, strip, of, axis, top))),
-    el("details", {}, el("summary", {}, "These figures as a table"), table("bandwidth in GB/s", heads, rows, heads.map((_, place) => place ? "number" : "text"))));
+  const rows = cases.map((measured, place) => [measured.shape, measured.add_gbps ?? "", ...impls.map(impl => of[place].get(impl) ?? "")]);
+  return table("bandwidth in GB/s", heads, rows, heads.map((_, place) => place ? "number" : "text"));
 }
 
 function precision(point) {
@@ -330,7 +233,7 @@ function panel(point, several) {
     ranking(point),
     el("p", { class: "dim" }, `${point.measured.band}. ${run.budget}`),
     others(point),
-    el("h3", {}, "Bandwidth against size"), bandwidth(point),
+    el("details", {}, el("summary", {}, "Bandwidth by size"), bandwidth(point)),
     el("h3", {}, "Precision and determinism"), precision(point), verified(point),
     el("details", {}, el("summary", {}, `Conditions of ${run.name}, ${run.date}`), el("p", {}, links(published(point.device, run.name))), el("dl", {}, run.conditions.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]))));
 }
