@@ -393,7 +393,7 @@ def judge(
         Path, typer.Argument(help="the file of an adapter that nobody trusts; it never runs in this process")
     ],
     shapes: Annotated[str | None, typer.Option(help="ROWSxCOLS,... (default: 8192x4096, on a CPU 512x1024)")] = None,
-    norm: Annotated[str, typer.Option(help="rms, layer or both")] = "both",
+    norm: Annotated[str | None, typer.Option(help="rms, layer or both (default: those that it supports)")] = None,
     dtype: Annotated[str | None, typer.Option(help="bf16, fp16 or fp32 (default: bf16, on a CPU fp32)")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or gpu")] = "auto",
     peers: Annotated[
@@ -413,10 +413,11 @@ def judge(
     if device not in ("auto", "cpu", "gpu"):
         raise UsageError(f"--device {device}: not one of auto, cpu, gpu")
     on_gpu = device == "gpu" or (device == "auto" and command.gpu_is_here())
-    cases = command.asked_cases(shapes, norm, dtype, on_gpu)
+    cases = command.asked_cases(shapes, norm or "both", dtype, on_gpu)
     say = (lambda _: None) if as_json else (lambda case: sys.stdout.write(f"{command.in_words(case)}\n"))
     chosen = command.asked_peers(peers, on_gpu)
-    verdict = command.judge(file, cases, chosen, JudgeSettings(time_limit_s=time_limit), say)
+    settings = JudgeSettings(time_limit_s=time_limit)
+    verdict = command.judge(file, cases, chosen, settings, say, each_norm=norm is not None)
     sys.stdout.write(f"{verdict.model_dump_json(indent=1)}\n" if as_json else f"verdict: {verdict.status}\n")
     raise typer.Exit(verdict.exit_code)
 

@@ -91,7 +91,7 @@ def make_server(root: Path) -> MCPServer:
         context: Context,
         file: File,
         shapes: Shapes | None = None,
-        norm: Norm = "both",
+        norm: Norm | None = None,
         dtype: Dtype | None = None,
         device: Literal["auto", "cpu", "gpu"] = "auto",
         limit_s: Limit = 1800,

@@ -16,7 +16,7 @@ from harness.engine_version import ENGINE_VERSION
 from harness.errors import UnavailableError, UsageError, name_hint
 from harness.judge.children import ROOT, nursery
 from harness.judge.trial import Courtroom, JudgeSettings
-from harness.judge.verdict import CaseVerdict, FileVerdict, exit_code, gravest
+from harness.judge.verdict import CaseVerdict, FileVerdict, exit_code, gravest, that_count
 from harness.records.reason_texts import sentence
 from harness.records.reasons import Reason
 from harness.worker import discovery
@@ -55,8 +55,12 @@ def judge(
     peers: Sequence[str],
     settings: JudgeSettings | None = None,
     say: Callable[[CaseVerdict], object] = lambda _: None,
+    each_norm: bool = True,
 ) -> FileVerdict:
-    """The verdict on a file; `say` gets that on each case as soon as it is known."""
+    """The verdict on a file; `say` gets that on each case as soon as it is known.
+
+    Without `each_norm` a norm of which it supports no case does not count.
+    """
     if file.suffix != ".py" or not file.is_file():
         raise UsageError(
             f"{file}: no such Python file; give the file of an adapter, as docs/add-an-implementation.md has it"
@@ -78,7 +82,7 @@ def judge(
                 verdict = verdict.model_copy(update={"status": "tampered", "reason": reason, "speed": None})
             verdicts.append(verdict)
             say(verdict)
-    status = gravest([verdict.status for verdict in verdicts])
+    status = gravest([verdict.status for verdict in (verdicts if each_norm else that_count(verdicts))])
     return FileVerdict(
         file=str(file),
         sha256=hashlib.sha256(content).hexdigest(),

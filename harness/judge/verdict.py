@@ -123,6 +123,12 @@ def gravest(statuses: Sequence[str]) -> str:
     return max(statuses, key=GRAVITY.index)
 
 
+def that_count(verdicts: Sequence[CaseVerdict]) -> Sequence[CaseVerdict]:
+    """Those of norms that the file supports somewhere; all where it supports none."""
+    supported = {verdict.case.norm for verdict in verdicts if verdict.status != "unsupported"}
+    return [verdict for verdict in verdicts if verdict.case.norm in supported] or verdicts
+
+
 def exit_code(status: str) -> int:
     """0 right, 3 inconclusive, 1 anything else."""
     return {"right": 0, "inconclusive": 3}.get(status, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -148,5 +149,8 @@ def _details(comparison: Comparison, subjects: Sequence[str]) -> list[str]:
 def _reproduce(comparison: Comparison) -> list[str]:
     made = "; ".join(f"{name}: {escape(value)}" for name, value in conditions.conditions(comparison))
     made = conditions.without_hashes(made)
-    command = figures.one_line(OUT_OPTION.sub("", comparison.run.command), LONGEST_LINE)
+    command = OUT_OPTION.sub("", comparison.run.command)
+    for side in comparison.run.sides:  # HEAD is another commit elsewhere
+        command = re.sub(rf" --{side.word}[ =]\S+", "", command) + f" --{side.word} {side.commit[:12]}"
+    command = figures.one_line(command, LONGEST_LINE)
     return [f"Reproduce: {code(command)}", "", f"Conditions: {figures.one_line(made, 2 * LONGEST_LINE)}."]
