@@ -4,11 +4,13 @@ Threads that wait for each other on small tensors take the cores from the tests 
 """
 
 import os
+import signal
 
 import pytest
 
 
 def pytest_configure(config):
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where tests were started in the background
     if config.getoption("markexpr") != "gpu":
         os.environ["TRITON_INTERPRET"] = "1"
         os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -199,7 +199,6 @@ def test_the_extension_of_transformer_engine_finds_the_libraries_that_it_needs(p
 
 def test_an_extension_that_transformer_engine_alone_can_load_is_there(place):
     """From PyPI it lies in transformer_engine/wheel_lib, where no import finds it."""
-    place.package("transformer_engine")
     place.package("transformer_engine.wheel_lib")
     place.module("transformer_engine.wheel_lib.transformer_engine_torch", "")
     loads = "import sys\nimport transformer_engine.wheel_lib.transformer_engine_torch as extension"
