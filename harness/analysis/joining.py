@@ -190,7 +190,7 @@ def untested(results: Results) -> dict[str, list[RowRecord]]:
     One after them is behind them in the file. That of an earlier sitting is not, and so a sitting that was killed, or
     whose self-test died, has measured rows without.
     """
-    before = {(test.process, test.gpu) for test in results.selftests if test.when == "before" and test.checks}
+    before = {(test.process, test.gpu) for test in results.selftests if test.when == "before"}
     after = {
         (test.process, test.gpu): rows
         for test, rows in zip(results.selftests, results.selftests_behind, strict=True)
