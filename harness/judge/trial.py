@@ -229,6 +229,7 @@ class Courtroom:
         self.heard = found
         is_timed = status in ("right", "nondeterministic", "impossible", "inconclusive")
         is_timed &= reason != Reason("short_stretch")  # it would be a ratio of nothing to nothing
+        is_timed &= status != "right" or reason is None
         speed = self._speed(found) if is_timed else None
         return CaseVerdict(
             case=self.case,
@@ -474,7 +475,10 @@ class Courtroom:
             return "inconclusive", Reason("peers_slower", {"times": min(peer_us) / self._quiet_us[self._baseline]})
         if is_short:
             return "inconclusive", Reason("short_stretch")
-        return ("right", None) if speed.is_conclusive else ("inconclusive", Reason("wide_interval"))
+        over = speed.speedups[self._baseline]
+        wide = None if speed.is_conclusive else Reason("wide_interval", {"low": over.low, "high": over.high})
+        # On a CPU nothing is ranked: a time that scatters takes nothing from what is right.
+        return ("inconclusive" if wide and self._on_gpu else "right"), wide
 
     def _speed(self, found: _Findings) -> Any:
         figures = {name: self._facts[name] for name in ("floor_us", "traffic_us")}

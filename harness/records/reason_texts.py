@@ -117,7 +117,7 @@ TEXTS: dict[str, str] = {
     "peers_slower": "its peers were {times:.2f} times as slow while it was there: is the machine busy?",
     "saves_of_x": "its backward uses what was saved of x before it is timed ({what}): no verdict on its speed",
     "short_stretch": "its calls take hardly longer than doing nothing: no verdict on speed; give a larger shape",
-    "wide_interval": "the speedup scatters too much for a verdict on speed: is the machine busy?",
+    "wide_interval": "the speedup scatters from {low:.2f} to {high:.2f}, no verdict on speed: is the machine busy?",
     # Configurations.
     "configuration": "configuration: {name}",
     "configuration_of_file": "configuration: {name}, of {file}",
