@@ -7,7 +7,7 @@ What works is not trapped. The limit is of waits for running programs of the sam
 done: milliseconds, beside seconds for 2^24 trips to the L2 cache. For those that a long kernel keeps from starting it
 does not hold. Time slices and a debugger stop all programs together, and no polls count; MPS and compute-sanitizer slow
 all (but under MPS a trap ends other clients). Only where rows come page by page from a host, for seconds, use 0.
-Shared rows with a residual or a second norm, which it slows by 1 %, have a limit only where it is set.
+Shared rows with a residual or a second norm, which a limit slows, have one only where it is set.
 """
 
 # Triton compiles this file: kernel arguments have no Python type.
