@@ -185,7 +185,7 @@ def report(
         list[Path],
         typer.Argument(
             help="a results.jsonl or a run's folder; several for runs or devices side by side, of which html and plots "
-            "are a history, dtypes, or verification",
+            "are a history, or verification",
             **FOLDERS_TOO,
         ),
     ],
@@ -193,7 +193,7 @@ def report(
         str | None,
         typer.Option(
             "--format",
-            help="console, markdown, verification, history, dtypes, leads, grid, pr, html, csv, json, kernels, plots, "
+            help="console, markdown, verification, history, leads, grid, pr, html, csv, json, kernels, plots, "
             "all-plots, a dashboard's: github-action-benchmark, pytorch-hud, or a study of the engine: selftest, "
             "engines, aa, processes, gpus, first-call (default: console, of several files history)",
         ),

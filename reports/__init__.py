@@ -16,7 +16,6 @@ from harness.records.file import Results
 from reports.formats import (
     console,
     dashboards,
-    dtypes,
     export,
     gpus,
     grid,
@@ -30,7 +29,7 @@ from reports.formats import (
 from reports.parts import kernel_table, selftest, studies
 
 Runs = Results | Sequence[Results]  # several only for a format that compares files
-OF_SEVERAL = ("dtypes", "gpus", "history", "html", "leads", "plots", "verification")
+OF_SEVERAL = ("gpus", "history", "html", "leads", "plots", "verification")
 COMPARED: dict[str, Callable[[Sequence[Comparison], str | None], str]] = {
     "console": lambda runs, _: console.render(runs[0]),
     "markdown": lambda runs, _: markdown.render(runs[0]),
@@ -41,7 +40,6 @@ COMPARED: dict[str, Callable[[Sequence[Comparison], str | None], str]] = {
     "github-action-benchmark": lambda runs, _: dashboards.github_action_benchmark(runs[0]),
     "pytorch-hud": lambda runs, _: dashboards.pytorch_hud(runs[0]),
     "kernels": lambda runs, _: kernel_table.render(runs[0]),
-    "dtypes": lambda runs, _: dtypes.render(runs),
     "leads": lambda runs, _: leads.render(runs),
     "gpus": lambda runs, _: gpus.render(runs),
     "history": lambda runs, _: history.render(runs),
@@ -58,7 +56,7 @@ _UNCOMPARED: dict[str, Callable[[Results], str]] = {
 DRAWN = ("plots", "all-plots")  # at most eight, or with the kernels of every case
 TEXTS = (*COMPARED, *_UNCOMPARED)
 FORMATS = (*TEXTS, *DRAWN)
-ABOUT_COLD = (*_UNCOMPARED, "dtypes", "gpus", "history", "leads", "verification")
+ABOUT_COLD = (*_UNCOMPARED, "gpus", "history", "leads", "verification")
 
 
 def render(

@@ -941,7 +941,7 @@ def test_plots_are_written_into_a_folder_and_need_one(measured, folder, capsys, 
 
 def test_most_formats_take_one_file(measured, folder, capsys, no_worker):
     assert typed("report results.jsonl results.jsonl --format csv") == 2
-    several = "dtypes, gpus, history, html, leads, plots, verification take several"
+    several = "gpus, history, html, leads, plots, verification take several"
     assert capsys.readouterr().err == f"error: --format csv takes one file, not 2; {several}\n"
     assert typed("report results.jsonl --format pdf") == 2
     assert capsys.readouterr().err.startswith("error: no report format 'pdf'; --format can be: console, ")

@@ -235,15 +235,6 @@ def mean_of_logs(logs: Sequence[Sequence[float]]) -> Estimate:
     return min(by_case, by_process, key=lambda mean: mean.bounds()[0])
 
 
-def beyond_processes(ratios: Sequence[Ratio]) -> list[float]:
-    """The absolute error of each of two or more processes, as a log ratio: its residual, scaled.
-
-    The mean of n processes includes the process itself, so a residual is scaled by the root of n / (n - 1).
-    """
-    logs = np.log([ratio.value for ratio in ratios])
-    return [float(residual) for residual in np.abs(logs - logs.mean()) * math.sqrt(logs.size / (logs.size - 1))]
-
-
 def process_error() -> float:
     """The standard error, with PROCESS_FREEDOM degrees of freedom, of which 95 % lie within PROCESS_BAND."""
     return PROCESS_BAND / t_quantile((1 + CONFIDENCE) / 2, PROCESS_FREEDOM)

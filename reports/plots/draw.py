@@ -1,4 +1,4 @@
-"""The plots of a results file, into a folder: speedups, kernels, precision, bandwidth, spread of samples."""
+"""The plots of a results file, into a folder: speedups, kernels, precision, bandwidth."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from harness.analysis.case_comparison import CaseComparison
 from harness.analysis.comparison import Comparison
 from harness.analysis.outcomes import join_outcomes
 from harness.errors import UsageError
-from reports.plots import bandwidth, kernel_bars, precision, sample_spread, speedup_map, trend
+from reports.plots import bandwidth, kernel_bars, precision, speedup_map, trend
 from reports.plots.style import FORMATS, save
 from reports.size_groups import groups
 
@@ -43,8 +44,8 @@ def draw(comparison: Comparison, everything: bool = False) -> Iterator[tuple[str
 
     What the file does not hold is left out.
     """
-    alike, largest, run = groups(comparison), sample_spread.largest(comparison), comparison.run
-    cases = comparison.cases if everything else largest
+    alike, run = groups(comparison), comparison.run
+    cases = comparison.cases if everything else largest(comparison)
     kinds = (
         ((f"speedup-{group.key}", speedup_map.speedups(group, comparison)) for group in alike),
         ((f"bandwidth-{group.key}", bandwidth.bandwidth(group, comparison)) for group in alike),
@@ -53,5 +54,10 @@ def draw(comparison: Comparison, everything: bool = False) -> Iterator[tuple[str
     )
     for turn in zip_longest(*kinds):
         yield from ((name, figure) for name, figure in filter(None, turn) if figure)
-    for case in largest:
-        yield f"samples-{case.case.key}", sample_spread.spread(case, comparison)
+
+
+def largest(comparison: Comparison) -> list[CaseComparison]:
+    """The case of each norm with the most elements, of those that have a ranked implementation on the usual inputs."""
+    usual = [case for case in comparison.cases if case.ranked and case.case.inputs == "normal"]
+    by_norm = [[case for case in usual if case.case.norm == norm] for norm in dict.fromkeys(c.case.norm for c in usual)]
+    return [max(of_norm, key=lambda case: case.case.rows * case.case.cols) for of_norm in by_norm]

@@ -7,7 +7,7 @@ from harness.analysis.comparison import compare
 from harness.cases import NormCase
 from harness.errors import UsageError
 from harness.records.file import Results
-from reports.plots.draw import draw, write
+from reports.plots.draw import draw, largest, write
 from tests.results_factory import CASE, LAYER, careful, helpers, mixed, profiled, results, row
 
 
@@ -23,14 +23,19 @@ def test_a_file_of_single_sizes_has_no_curves():
         "speedup-layer",
         "precision-layer",
         f"kernels-{LAYER.key}",
-        f"samples-{CASE.key}",
-        f"samples-{LAYER.key}",
     ]
+
+
+def test_the_largest_case_of_each_norm_that_has_times():
+    small, strided = NormCase("rms", 64, 64), NormCase("rms", 1 << 20, 64, inputs="strided-x")
+    rows = [row("quack", 60.0, small), *mixed().rows, row("quack", 60.0, strided)]
+    rows.append(row("quack", case=NormCase("layer", 1 << 20, 64, bias=True), untimed="too large"))
+    assert [case.case for case in largest(compare(results(*rows)))] == [CASE, LAYER]
 
 
 def test_at_most_eight_plots_are_made_unless_all_are_asked_for(tmp_path, monkeypatch):
     monkeypatch.setattr("reports.plots.draw.save", lambda figure, path: path.touch())
-    cases = [NormCase(norm, 2048 * size, 1024) for norm in ("rms", "layer") for size in (1, 2, 3)]
+    cases = [NormCase(norm, 8192 // size, 1024 * size) for norm in ("rms", "layer") for size in (1, 2, 4)]
     rows = [profiled(row("quack", 60.0, case), ("a", 0.0, 40.0)) for case in cases]
     file = results(
         *rows, *(each for case in cases for each in (row("torch-eager", 90.0, case), *helpers(90.0, 14.0, case)))

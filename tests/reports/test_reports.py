@@ -5,11 +5,9 @@ import pytest
 
 import reports
 from harness.errors import UsageError
-from tests.reports.test_dtypes import BF16, FP16
 from tests.results_factory import careful, longer, mixed, thorough
 
 SEVERAL = {
-    "dtypes": [BF16, FP16],
     "gpus": [mixed(), mixed()],
     "history": [mixed(), mixed()],
     "leads": [mixed()],

@@ -120,7 +120,7 @@ def test_every_model_of_the_schema_is_in_the_file():
 
 
 DATA = ("csv", "json", "github-action-benchmark", "pytorch-hud")
-OF_OTHER_FILES = ("dtypes", "gpus", "history", "leads")
+OF_OTHER_FILES = ("gpus", "history", "leads")
 
 
 @pytest.mark.parametrize("form", [form for form in reports.TEXTS if form not in DATA + OF_OTHER_FILES])
