@@ -127,6 +127,11 @@ class ScriptedProcess(Ready):
     def kill(self):
         self.killed = True
 
+    def pause(self):
+        """It has nothing to stop."""
+
+    go_on = pause
+
 
 @pytest.fixture
 def workers(monkeypatch):
@@ -1082,6 +1087,12 @@ def test_kernels_are_compiled_once_for_all_processes(workers, folder):
     warmed = [request for worker in workers.launched for request in worker.requests if isinstance(request, Warm)]
     assert [(request.impl, request.case.rows) for request in warmed] == [("quack", 4), ("quack", 8)]
     assert [worker.start.asked for worker in workers.launched] == [True] + [False] * 3  # who compiles, two processes
+
+
+def test_who_compiles_starts_beside_the_first_and_ends_with_it(workers):
+    workers.greeting = Refused("no", 2)
+    assert typed("bench --shapes 4x8 --compile-ahead 2") == 2
+    assert [(worker.start.asked, worker.killed) for worker in workers.launched] == [(True, True)] + [(False, True)] * 2
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,14 @@ def rounds(tasks: Iterable[Task], processes: int, memory_bytes: int | None) -> l
     return list(by_workers.items())
 
 
+def end(workers: Sequence[LocalWorker]) -> None:
+    """End them all at once, also those that stand still."""
+    for worker in workers:
+        worker.go_on()
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda worker: worker.kill(), workers))
+
+
 class CompilingAhead:
     """Workers that compile the rounds of tasks one after the other, until the end of the `with` block.
 
@@ -116,8 +124,7 @@ class CompilingAhead:
             self._over = True
             compiling = list(self._workers)
         self.go_on()
-        with ThreadPoolExecutor() as pool:
-            list(pool.map(lambda worker: worker.kill(), compiling))
+        end(compiling)
         if self._thread.ident is not None:
             self._thread.join()
 

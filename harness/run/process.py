@@ -152,20 +152,25 @@ class Started:
     hello: Hello
 
 
+def begin_worker(start: Start, log: Path) -> LocalWorker:
+    """A worker that has begun to start, for `start_worker` to wait for."""
+    return WorkerProcess(start, log)
+
+
 def start_worker(
     start: Start,
     log: Path,
     time_limit_s: float = START_LIMIT_S,
-    process: Callable[[Start, Path], LocalWorker] | None = None,
+    process: Callable[[Start, Path], LocalWorker] = begin_worker,
     begun: Callable[[LocalWorker], None] = lambda _: None,
 ) -> Started:
     """Start a worker and wait for its Hello; the import of each --impl file may take `time_limit_s`.
 
-    `process` replaces WorkerProcess; `begun` is called with the worker before the wait.
+    `process` replaces `begin_worker`; `begun` is called with the worker before the wait.
     Raises UsageError or UnavailableError where the worker cannot serve.
     """
     begins = log.stat().st_size if log.exists() else 0  # what stands before is of earlier workers
-    worker = (process or WorkerProcess)(start, log)
+    worker = process(start, log)
     begun(worker)
     try:
         return Started(worker, _wait_for_hello(worker, lambda: _last_words(log, begins), time_limit_s))

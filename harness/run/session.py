@@ -17,6 +17,7 @@ from harness.cases.suites import Shape, parse_norms
 from harness.cases.tuned import read_tuned
 from harness.defaults import BASELINE
 from harness.devices import nvml
+from harness.devices.facts import has_driver
 from harness.engine_version import ENGINE_VERSION
 from harness.errors import UnavailableError, UsageError
 from harness.records.cases_asked import asked_for, cases_on
@@ -26,18 +27,18 @@ from harness.records.run_records import DeviceRecord, EndRecord, ImplRecord, Run
 from harness.records.schema import Tool
 from harness.records.settings import Settings
 from harness.run import opening
-from harness.run.compile_ahead import CompilingAhead, default_processes, rounds, tasks_of
+from harness.run.compile_ahead import CompilingAhead, default_processes, end, rounds, tasks_of
 from harness.run.deadline import Deadline, OutOfTimeError
 from harness.run.draw import drawn_record, with_seed
 from harness.run.invocation import Invocation
 from harness.run.plan import Job, cells, one_a_library, plan, plan_verification, select, with_torch
-from harness.run.process import LocalWorker, Worker, start_worker
+from harness.run.process import LocalWorker, Worker, begin_worker, start_worker
 from harness.run.progress import Display
 from harness.run.provenance import device_record, own_revision
 from harness.run.resolve import contexts_left_out, resolved, selftests_on
 from harness.run.runner import Runner
 from harness.sanitizer import check as sanitizer
-from harness.worker.messages import Hello
+from harness.worker.messages import Hello, Start
 
 
 @dataclass(frozen=True)
@@ -87,10 +88,18 @@ def bench(
         log = Path(folder) / "worker.log"
         display.say("starting a worker")
         known = known and _with_others_of_now(known)
-        first = start_worker(replace(invocation.start(), asked=known is None), log, invocation.time_limit_s)
+        early: list[LocalWorker] = []
         path = None
         try:
             with ExitStack() as stack:
+                stack.callback(lambda: end(early))
+                start = replace(invocation.start(), asked=known is None)
+                first = start_worker(
+                    start,
+                    log,
+                    invocation.time_limit_s,
+                    begun=lambda _: early.extend(_begun_early(invocation, log)),
+                )
                 stack.callback(first.worker.kill)
                 hello = known or first.hello
                 planned = plan_run(invocation, hello)
@@ -103,7 +112,7 @@ def bench(
                 device = device_record(planned.profile, planned.facts)
                 path, jobs, gpu = open_results(invocation, planned, hello, device, revision)
                 with opening.claimed(path):
-                    _run(invocation, planned, jobs, ResultsFile(path, gpu), first.worker, log, display, deadline)
+                    _run(invocation, planned, jobs, ResultsFile(path, gpu), first.worker, early, log, display, deadline)
         except KeyboardInterrupt as interrupt:
             if path is None:
                 raise
@@ -210,6 +219,7 @@ def _run(
     jobs: Sequence[Job],
     results: ResultsFile,
     first: Worker,
+    early: list[LocalWorker],
     log: Path,
     display: Display,
     deadline: Deadline | None,
@@ -233,7 +243,7 @@ def _run(
         selftests=selftests_on(planned.facts.kind, invocation),
     )
     with closing_with_end_record(results, runner.stages_s, log), display.cases(len(fitting)):
-        with _compiling_ahead(invocation, planned, fitting, log, display) as runner.background:
+        with _compiling_ahead(invocation, planned, fitting, early, log, display) as runner.background:
             runner.run(deadline.jobs_in_time(fitting) if deadline else fitting)
         if deadline and (deadline.not_begun or len(fitting) < len(jobs)):
             raise OutOfTimeError(results.path)
@@ -269,9 +279,23 @@ def _clocked(stage: str, stages_s: dict[str, float]) -> Generator[None]:
     stages_s[stage] = time.monotonic() - begun_s
 
 
+def _begun_early(invocation: Invocation, log: Path) -> Generator[LocalWorker]:
+    """Workers that import torch while the first one asks the libraries, to compile as soon as it is known what."""
+    asked, names = invocation.compile_ahead, invocation.settings.impls or "all"
+    is_cpu = invocation.device == "cpu" or invocation.selftest_alone or not has_driver()
+    processes = default_processes("cpu" if is_cpu else "cuda") if asked is None else asked
+    for _ in range(processes if names == "all" else min(processes, len(names.split(",")))):
+        yield begin_worker(replace(invocation.start(), asked=False), log)
+
+
 @contextmanager
 def _compiling_ahead(
-    invocation: Invocation, planned: Planned, jobs: Sequence[Job], log: Path, display: Display
+    invocation: Invocation,
+    planned: Planned,
+    jobs: Sequence[Job],
+    early: list[LocalWorker],
+    log: Path,
+    display: Display,
 ) -> Generator[CompilingAhead | None]:
     """Fill the compilers' caches by several processes at once, where there are cores to spare and a GPU."""
     asked = invocation.compile_ahead
@@ -280,10 +304,20 @@ def _compiling_ahead(
     if not tasks_by_workers:
         yield None
         return
-    start = replace(invocation.start(), asked=False)
+    for worker in early:
+        worker.pause()  # the self-test comes first
+
+    def take(start: Start, log: Path) -> LocalWorker:
+        try:
+            worker = early.pop()
+        except IndexError:
+            return begin_worker(start, log)
+        worker.go_on()
+        return worker
 
     def launch(begun: Callable[[LocalWorker], None]) -> LocalWorker:
-        return start_worker(start, log, invocation.time_limit_s, begun=begun).worker
+        start = replace(invocation.start(), asked=False)
+        return start_worker(start, log, invocation.time_limit_s, take, begun).worker
 
     with (
         display.compiling(sum(len(tasks) for _, tasks in tasks_by_workers)) as advance,

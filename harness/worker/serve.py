@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Protocol, get_args
 
 from harness.cases import RUN_FOLDER
 from harness.errors import UsageError
-from harness.records.reasons import Reason
-from harness.records.run_records import ImplRecord
 from harness.records.schema import ConditionsRecord, RowRecord
 from harness.worker.channel import Channel
 from harness.worker.messages import (
@@ -54,6 +52,8 @@ if TYPE_CHECKING:
 ENVIRONMENT = {
     # torch may serve its own RMSNorm by a vendored quack; "torch eager" has to be torch's own kernel.
     "TORCH_DISABLE_NATIVE_JIT": "1",
+    # torch then asks NVML whether a GPU is here, and not CUDA, which no fork of a process that used it can use.
+    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
     # Its pool of processes imports torch for five seconds, which the first case would be timed beside and wait for.
     "TORCHINDUCTOR_COMPILE_THREADS": "1",
     "TORCHINDUCTOR_CACHE_DIR": str(Path.home() / ".cache" / "normbwd" / "torch-inductor"),
@@ -186,17 +186,14 @@ def _hello(
     """
     from harness import devices
     from harness.worker import libraries
+    from harness.worker.asking import ask
 
-    records: list[ImplRecord] = []
-    faults: dict[str, str] = {}
-    for name, item in implementations.items():
-        announce(item.source if item.source in start.impl_files else None)
-        records.append(record(item))
-        if fault := item.misconfigured("cpu" if on_cpu else "cuda"):
-            faults[name] = fault
-    announce(None)
+    forks = 0 if on_cpu else min(12, (os.cpu_count() or 1) - 2)  # on a CPU few import anything
+    answers = ask(implementations, "cpu" if on_cpu else "cuda", announce, start.impl_files, forks)
     facts = [devices.read_facts("cpu")] if on_cpu else devices.read_available()
-    return Hello(facts, records, libraries.versions() if start.measures else {}, faults)
+    shared = libraries.versions() if start.measures else {}
+    records = [record for record, _ in answers.values()]
+    return Hello(facts, records, shared, {name: fault for name, (_, fault) in answers.items() if fault})
 
 
 def answer(request: Request, implementations: dict[str, Implementation], connection: Sender) -> None:
@@ -227,7 +224,7 @@ def _load(request: Load, implementations: dict[str, Implementation], connection:
         connection.send(Began(name, "asking"))
         with suppress(Exception):
             item = implementations[name]
-            if item.unsupported(request.case) is None:
+            if item.missing() is None and item.unsupported(request.case) is None:
                 for module in getattr(item.module, "imports", ()):
                     import_module(module)
     state.with_environment_of_now().restore()
@@ -269,38 +266,6 @@ def _self_test(request: SelfTest, connection: Sender) -> None:
     connection.send(Began(None, "self-test"))
     connection.send(Aside(make_selftest(request)))
     release_all(request.profile.kind)
-
-
-def record(item: Implementation) -> ImplRecord:
-    from harness.worker.libraries import versions_for
-
-    return ImplRecord(
-        name=item.name,
-        family=item.family,
-        source=item.source,
-        via=item.via,
-        in_place=item.in_place,
-        missing=_missing(item),
-        summary=item.summary,
-        compiles_ahead=item.compiles_ahead,
-        handles={norm: sorted(item.meets(norm)) for norm in item.handles},
-        on_request=item.on_request,
-        slow_to_compile=item.slow_to_compile,
-        for_speed=item.for_speed,
-        outside=item.outside,
-        libraries=versions_for(item),
-        version=item.version,
-    )
-
-
-def _missing(item: Implementation) -> Reason | None:
-    """Why an implementation is not here, and apart from that what to type, where its adapter names it."""
-    if (text := item.missing()) is None:
-        return None
-    install: str = getattr(item.module, "install", "")
-    why = text.removesuffix(f"; {install}")
-    parts = [Reason("to_install", {"command": install})] if why != text else []
-    return Reason("missing", {"text": why}, parts)
 
 
 def _has_gpu() -> bool:

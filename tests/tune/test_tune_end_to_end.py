@@ -12,6 +12,7 @@ from harness.devices import DeviceFacts
 from harness.records.file import load
 from harness.run import process
 from harness.worker import interleave, serve
+from harness.worker.asking import record
 from harness.worker.messages import Done, Hello
 from tests.fake_device import FakeDevice
 from tests.fake_worker import Ready
@@ -82,7 +83,7 @@ class InProcess(Ready):
     def __init__(self, start, log):
         CLOCK.workers += 1
         self.known = serve.find_implementations(start)
-        super().__init__(Hello([CPU], [serve.record(item) for item in self.known.values()], {"torch": "2.11.0"}))
+        super().__init__(Hello([CPU], [record(item) for item in self.known.values()], {"torch": "2.11.0"}))
 
     def send(self, request):
         serve.answer(request, self.known, SimpleNamespace(send=self.events.append))

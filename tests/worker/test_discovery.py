@@ -13,8 +13,8 @@ from harness.errors import UsageError
 from harness.records.reason_texts import sentence
 from harness.records.reasons import Reason
 from harness.worker import discovery
+from harness.worker.asking import record
 from harness.worker.discovery import discover
-from harness.worker.serve import record
 
 CASE = NormCase("rms", 4, 8, device="cpu")
 ADAPTER = """

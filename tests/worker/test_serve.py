@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -43,6 +44,25 @@ def test_inductor_keeps_no_winner_of_its_tuning(tmp_path):
         assert place_of_winners() is None
 
 
+ASKED = """
+import os, sys, torch
+from harness.worker import asking, serve
+from harness.worker.messages import Start
+implementations, worker = serve.find_implementations(Start(device="cpu")), os.getpid()
+alone = asking.ask(implementations, "cuda", print, (), 0)
+assert asking.ask(implementations, "cuda", lambda file: None, (), 2) == alone
+implementations["quack"].module.missing = lambda: str(os.getpid() == worker)
+print(asking.ask(implementations, "cuda", lambda file: None, (), 2)["quack"][0].missing.fields)
+implementations["quack"].module.missing = lambda: "here" if os.getpid() == worker else os._exit(1)
+print(asking.ask(implementations, "cuda", lambda file: None, (), 2)["quack"][0].missing.fields)
+"""
+
+
+def test_forks_ask_what_the_worker_would_and_the_worker_where_one_dies():
+    printed = subprocess.run([sys.executable, "-c", ASKED], capture_output=True, text=True, check=True).stdout
+    assert printed.splitlines()[-2:] == ["{'text': 'False'}", "{'text': 'here'}"]
+
+
 def test_a_file_whose_import_changes_what_all_share_is_refused(tmp_path):
     file, before = tmp_path / "mine.py", signal.getsignal(signal.SIGUSR1)
     file.write_text(f"{HONEST}\nimport signal\nsignal.signal(signal.SIGUSR1, signal.SIG_IGN)\n")
@@ -63,7 +83,8 @@ def test_what_a_case_needs_is_imported_while_others_compile_and_changes_nothing(
         )
 
     def importing(*modules, refusal=None):
-        return SimpleNamespace(module=SimpleNamespace(imports=modules), unsupported=lambda case: refusal)
+        module = SimpleNamespace(imports=modules)
+        return SimpleNamespace(module=module, missing=lambda: None, unsupported=lambda case: refusal)
 
     implementations = {
         "absent": importing("library_absent"),
