@@ -95,7 +95,7 @@ def is_json(form: str) -> bool:
     return form == "json"
 
 
-def _measure_and_report(invocation: Invocation, form: str = "console", impl: str | None = None) -> list[Results]:
+def _measure_and_report(invocation: Invocation, form: str = "console", impl: str | None = None) -> Results:
     """Refuse what is wrong on any device, then measure and report."""
     check(invocation)
     if invocation.fleet is None:
@@ -112,7 +112,7 @@ def verify(invocation: Invocation) -> None:
 
     Without shapes or a suite: the catalogue, every kind of inputs at one shape and the usual kind at many.
     """
-    (results,) = _measure_and_report(invocation.changed(timed=False))
+    results = _measure_and_report(invocation.changed(timed=False))
     failed = any(row.status not in (*RANKED, "unsupported", "missing") for row in results.rows)
     raise typer.Exit(1 if failed or any(record.errors for record in results.sanitized) else 0)
 

@@ -15,8 +15,8 @@ from harness.run.invocation import Invocation
 from harness.run.progress import Display
 
 
-def measure_and_report(invocation: Invocation, form: str = "console", impl: str | None = None) -> list[Results]:
-    """Measure, print the report and write it beside the results; return the results, one for each kind of GPU.
+def measure_and_report(invocation: Invocation, form: str = "console", impl: str | None = None) -> Results:
+    """Measure, print the report and write it beside the results; return the results.
 
     An interrupted run is reported as far as it came, with the command that resumes it. Raises typer.Exit where nothing
     passed.
@@ -26,15 +26,14 @@ def measure_and_report(invocation: Invocation, form: str = "console", impl: str 
     display = Display()
     with print_resume_hint(invocation, display):
         try:
-            paths = _measure(invocation, display)
+            path = _measure(invocation, display)
         except InterruptedRun as interruption:
-            _report(interruption.paths, invocation, display, form, impl)
+            _report(interruption.paths[0], invocation, display, form, impl)
             raise
-    runs = _report(paths, invocation, display, form, impl)
-    codes = [exit_code_of_rows(results.rows) or _exit_code_of_judged(results, invocation, impl) for results in runs]
-    if code := max(codes):
+    results = _report(path, invocation, display, form, impl)
+    if code := exit_code_of_rows(results.rows) or _exit_code_of_judged(results, invocation, impl):
         raise typer.Exit(code)
-    return runs
+    return results
 
 
 @contextmanager
@@ -54,7 +53,7 @@ def print_resume_hint(invocation: Invocation, display: Display) -> Generator[Non
         raise
 
 
-def _measure(invocation: Invocation, display: Display) -> list[Path]:
+def _measure(invocation: Invocation, display: Display) -> Path:
     """Measure on the device of this host, or on a fleet."""
     if invocation.fleet is not None:
         from harness.fleet.spread import bench as bench_on_fleet
@@ -62,28 +61,23 @@ def _measure(invocation: Invocation, display: Display) -> list[Path]:
         return bench_on_fleet(invocation, display)
     from harness.run.session import bench as run_bench
 
-    return [run_bench(invocation, display)]
+    return run_bench(invocation, display)
 
 
-def _report(
-    paths: Sequence[Path], invocation: Invocation, display: Display, form: str, impl: str | None
-) -> list[Results]:
-    """Print the report of each file and write it beside the file; each is read and compared once."""
+def _report(path: Path, invocation: Invocation, display: Display, form: str, impl: str | None) -> Results:
+    """Print the report of a file and write it beside the file, which is read and compared once."""
     import reports
     from harness.analysis.comparison import compare
 
-    runs = [load(path) for path in paths]
-    for path, results in zip(paths, runs, strict=True):
-        if not any(row.status not in ("missing", "unsupported") for row in results.rows) and _is_unfinished(results):
-            display.say(f"results: {path}, in which nothing was measured yet")
-            continue
-        comparison, markdown = compare(results), path.with_name("report.md")
-        reports.write_compared([comparison], "markdown" if invocation.settings.timed else "verification", markdown)
-        reports.write_compared([comparison], form, impl=impl)
-        display.say(f"results: {path}\nreport:  {markdown}")
-    if len(paths) > 1:
-        display.say(f"beside each other: normbwd report {shlex.join(map(str, paths))}")
-    return runs
+    results = load(path)
+    if not any(row.status not in ("missing", "unsupported") for row in results.rows) and _is_unfinished(results):
+        display.say(f"results: {path}, in which nothing was measured yet")
+        return results
+    comparison, markdown = compare(results), path.with_name("report.md")
+    reports.write_compared([comparison], "markdown" if invocation.settings.timed else "verification", markdown)
+    reports.write_compared([comparison], form, impl=impl)
+    display.say(f"results: {path}\nreport:  {markdown}")
+    return results
 
 
 def _is_unfinished(results: Results) -> bool:

@@ -22,7 +22,6 @@ from harness.devices import DeviceFacts
 from harness.engine_version import ENGINE_VERSION
 from harness.errors import UnavailableError, UsageError
 from harness.fleet import preview
-from harness.fleet.preview import Durations
 from harness.git import GitError
 from harness.interrupts import Interrupts
 from harness.records.file import ResultsFile, load
@@ -160,8 +159,8 @@ def no_worker(monkeypatch):
         ("bench --impl missing.py", "--impl missing.py: no such file"),
         ("bench --suite quick --shapes 1x1", "--suite and --shapes both name the cases; give one of them"),
         (
-            "bench --fleet local --kinds h200,,b200",
-            "--kinds 'h200,,b200': name kinds of GPU, such as h200,b200, or leave it out for all",
+            "bench --fleet local --kinds h200,b200",
+            "--kinds 'h200,b200': name one kind of GPU, such as h200; each has a run of its own",
         ),
         ("bench --kinds h200", "--kinds: of a fleet; name it with --fleet local or --fleet ADDRESS"),
         ("bench --gpus 2 --mixed", "--gpus, --mixed: of a fleet; name it with --fleet local or --fleet ADDRESS"),
@@ -292,7 +291,7 @@ def test_without_a_fleet_nothing_of_ray_is_imported(workers, monkeypatch, capsys
 
 
 def test_a_dry_run_says_what_it_would_do(workers, folder, monkeypatch, capsys):
-    monkeypatch.setattr(preview, "published", lambda kind: Durations({"quack": 60.0, "torch-eager": 30.0}, runs=2))
+    monkeypatch.setattr(preview, "published", lambda kind: [30.0, 60.0])
     line = "bench --dry-run --shapes 16x64,32x64 --norm rms --impls torch-eager,quack --processes 3 --quick"
     assert typed(line) in (0, None)
     on_cpu = (
@@ -315,29 +314,35 @@ def test_a_dry_run_says_what_it_would_do(workers, folder, monkeypatch, capsys):
 
 
 def test_a_dry_run_counts_nothing_that_is_not_installed(workers, monkeypatch, capsys):
-    monkeypatch.setattr(preview, "published", lambda kind: Durations({"quack": 60.0, "torch-eager": 30.0}, runs=2))
+    monkeypatch.setattr(preview, "published", lambda kind: [30.0, 60.0])
     eager, quack, _ = HELLO.implementations
     absent = quack.model_copy(update={"missing": Reason.model_validate("not installed: quack")})
     workers.greeting = replace(WITH_GPU, implementations=[eager, absent])
     assert typed("bench --dry-run --shapes 16x64,32x64 --norm rms --processes 3") in (0, None)
     told = capsys.readouterr().out
     assert "  1 implementation: torch-eager\n  1 not installed: quack\n" in told
-    assert "time: about 3 min" in told
+    assert "time: about 4 min" in told
 
 
 def test_a_dry_run_on_a_fleet_needs_no_gpu_here(workers, folder, monkeypatch, capsys):
+    gpus = {"h200": 8, "toaster": 1}
+
     @contextmanager
     def connected(address):
-        yield SimpleNamespace(gpus=lambda: {"h200": 8, "toaster": 1})
+        yield SimpleNamespace(gpus=lambda: gpus)
 
     monkeypatch.setattr(preview, "connected", connected)
-    monkeypatch.setattr(preview, "published", lambda kind: Durations())
-    assert typed("bench --dry-run --fleet 10.0.0.1:6379 --shapes 16x64 --norm rms --gpus 4") in (0, None)
+    monkeypatch.setattr(preview, "published", lambda kind: [])
+    line = "bench --dry-run --fleet 10.0.0.1:6379 --shapes 16x64 --norm rms --gpus 4"
+    assert typed(line) == 2
+    assert "this cluster has 8 h200, 1 toaster; name one of them with --kinds\n" in capsys.readouterr().err
+    assert typed(f"{line} --kinds toaster") in (0, None)
+    assert "toaster: 1 job on 1 GPU;" in capsys.readouterr().out
+    assert typed(f"{line} --kinds h200") in (0, None)
     told = capsys.readouterr().out
     assert "h200: 1 job on 4 GPUs" in told
     assert "implementations, where a host has them: torch-eager, " in told
-    assert "toaster: 1 job on 1 GPU;" in told
-    assert told.count("  1 case: rms-16x64-bf16\n") == 2
+    assert told.count("  1 case: rms-16x64-bf16\n") == 1
     assert "time: unknown, as there is no published run here" in told
     assert list(folder.iterdir()) == []
 

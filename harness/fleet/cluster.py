@@ -106,14 +106,19 @@ class Cluster:
         return RemoteActor(actor)
 
 
-def choose_gpus(available: dict[str, int], invocation: Invocation) -> dict[str, int]:
-    """How many GPUs of each kind the run takes, of those `available`; raises UnavailableError for an absent kind."""
-    kinds = [kind.strip().lower() for kind in (invocation.kinds or ",".join(available)).split(",")]
-    if absent := [kind for kind in kinds if kind not in available]:
-        listed = ", ".join(f"{count} {kind}" for kind, count in available.items()) or "no GPU"
-        subject = f"--kinds {', '.join(absent)}: not in this cluster, which" if invocation.kinds else "this cluster"
+def choose_gpus(available: dict[str, int], invocation: Invocation, option: str = "--kinds") -> tuple[str, int]:
+    """The kind of GPU that the run is on, and how many it takes of those `available`.
+
+    Raises UnavailableError for an absent kind, UsageError where none of several is named by `option`.
+    """
+    listed = ", ".join(f"{count} {kind}" for kind, count in available.items()) or "no GPU"
+    if invocation.kinds is None and len(available) > 1:
+        raise UsageError(f"--fleet {invocation.fleet}: this cluster has {listed}; name one of them with {option}")
+    kind = (invocation.kinds or next(iter(available), "")).strip().lower()
+    if kind not in available:
+        subject = f"{option} {kind}: not in this cluster, which" if invocation.kinds else "this cluster"
         raise UnavailableError(f"--fleet {invocation.fleet}: {subject} has {listed}")
-    return {kind: min(available[kind], invocation.gpus or available[kind]) for kind in dict.fromkeys(kinds)}
+    return kind, min(available[kind], invocation.gpus or available[kind])
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""`bench` on a fleet: this process writes a results file for each kind of GPU, and has a thread for each GPU."""
+"""`bench` on a fleet: this process writes the results file, and has a thread for each GPU."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from datetime import UTC, datetime
 from functools import partial
-from itertools import chain
 from pathlib import Path
 
-from harness.errors import UnavailableError, UsageError
+from harness.errors import UnavailableError
 from harness.fleet.cluster import Cluster, GpuLostError, choose_gpus, connected
 from harness.fleet.lane import Lane
 from harness.fleet.shares import Shares
@@ -23,23 +21,21 @@ from harness.records.file import ResultsFile, load
 from harness.run.compile_ahead import Task, tasks_of
 from harness.run.draw import with_seed
 from harness.run.invocation import Invocation
-from harness.run.opening import RUNS, claimed
+from harness.run.opening import claimed
 from harness.run.progress import Display
 from harness.run.provenance import own_revision
 from harness.run.session import InterruptedRun, Planned, closing_with_end_record, open_results, plan_run
 
-PATIENCE_S = 15.0  # for the other GPUs, once there is one of each kind
+PATIENCE_S = 15.0  # for the other GPUs, once there is one
 SAY_EVERY_S = 30.0  # between messages while waiting
 POLL_S = 0.2
 ENDS_S = 10.0  # a thread's time to notice that its actor is gone
 
-Lanes = Mapping[str, list[Lane]]  # by kind of GPU
 
+def bench(invocation: Invocation, display: Display) -> Path:
+    """Make the run that `invocation` describes on all GPUs of a kind, and return the results file.
 
-def bench(invocation: Invocation, display: Display) -> list[Path]:
-    """Make the run that `invocation` describes on all GPUs, and return the results files, one for each kind.
-
-    An interrupt raises InterruptedRun after they are closed. Raises UsageError and UnavailableError before anything is
+    An interrupt raises InterruptedRun after it is closed. Raises UsageError and UnavailableError before anything is
     written.
     """
     invocation = with_seed(invocation)
@@ -48,38 +44,30 @@ def bench(invocation: Invocation, display: Display) -> list[Path]:
         return bench_on(cluster, invocation, display)
 
 
-def bench_on(cluster: Cluster, invocation: Invocation, display: Display) -> list[Path]:
+def bench_on(cluster: Cluster, invocation: Invocation, display: Display) -> Path:
     """The same on a connected cluster."""
-    lanes = {
-        kind: [Lane(number, invocation, partial(cluster.actor, kind)) for number in range(count)]
-        for kind, count in choose_gpus(cluster.gpus(), invocation).items()
-    }
-    invocation, revision = _with_a_folder_for_several(invocation, len(lanes)), own_revision(display.say)
+    kind, count = choose_gpus(cluster.gpus(), invocation)
+    lanes = [Lane(number, invocation, partial(cluster.actor, kind)) for number in range(count)]
+    revision = own_revision(display.say)
     try:
-        _gather(lanes, display)
-        firsts = {kind: _by_host(of_kind)[0] for kind, of_kind in lanes.items()}
-        for kind, lane in ((kind, lane) for kind, of_kind in lanes.items() for lane in of_kind):
-            refuse(kind, firsts[kind], lane.gpu, invocation)
-        plans = {kind: plan_run(invocation, first.hello) for kind, first in firsts.items()}
+        _gather(kind, lanes, display)
+        gpus = _by_host(lanes)
+        for gpu in gpus:
+            refuse(kind, gpus[0], gpu, invocation)
+        planned = plan_run(invocation, gpus[0].hello)
         with tempfile.TemporaryDirectory(prefix="normbwd-") as folder, ExitStack() as files:
-            together = invocation.out if len(lanes) > 1 else None
-            teams: list[Team] = []
-            for kind, planned in plans.items():
-                own = invocation.changed(out=together / kind) if together else invocation
-                log = Path(folder) / kind
-                teams.append(_open(kind, lanes[kind], planned, own, revision, log, files))
-            paths = [team.results.path for team in teams]
+            team = _open(kind, lanes, planned, invocation, revision, Path(folder) / kind, files)
             try:
-                _measure(teams, lanes, display)
+                _measure(team, lanes, display)
             except KeyboardInterrupt as interrupt:
-                raise InterruptedRun(*paths) from interrupt
-        return paths
+                raise InterruptedRun(team.results.path) from interrupt
+        return team.results.path
     finally:
         _end(lanes)
 
 
-def _end(lanes: Lanes) -> None:
-    for lane in chain.from_iterable(lanes.values()):
+def _end(lanes: Sequence[Lane]) -> None:
+    for lane in lanes:
         lane.end()
 
 
@@ -87,25 +75,15 @@ def _by_host(lanes: Sequence[Lane]) -> list[ReadyGpu]:
     return sorted((lane.gpu for lane in lanes), key=lambda gpu: (gpu.place.host, gpu.place.visible))
 
 
-def _with_a_folder_for_several(invocation: Invocation, kinds: int) -> Invocation:
-    """The invocation with a folder in which each kind has its own, where there are several."""
-    if kinds == 1 or invocation.out:
-        return invocation
-    if invocation.resume:
-        raise UsageError("--resume: a run on several kinds of GPU is found by --out")
-    return invocation.changed(out=RUNS / f"{datetime.now(UTC):%Y%m%d-%H%M%S}-fleet")
-
-
-def _gather(lanes: Lanes, display: Display) -> None:
+def _gather(kind: str, lanes: list[Lane], display: Display) -> None:
     """Give each lane a GPU and a worker; lanes whose GPU is used by others for too long are dropped.
 
-    It waits for one GPU of each kind without a limit. Raises what a worker raises as it starts.
+    It waits for the first GPU without a limit. Raises what a worker raises as it starts.
     """
-    display.say(f"looking for {', '.join(f'{len(of_kind)} {kind}' for kind, of_kind in lanes.items())}")
-    _wait_for_gpus(lanes, display)
-    _at_once([partial(_start, lane) for lane in chain.from_iterable(lanes.values())], lanes)
-    for kind, of_kind in lanes.items():
-        _keep(kind, of_kind, [lane for lane in of_kind if lane.fault is None])
+    display.say(f"looking for {len(lanes)} {kind}")
+    _keep(kind, lanes, _with_gpus(kind, lanes, display))
+    _at_once([partial(_start, lane) for lane in lanes], lanes)
+    _keep(kind, lanes, [lane for lane in lanes if lane.fault is None])
 
 
 def _start(lane: Lane) -> None:
@@ -124,30 +102,24 @@ def _has_gpu(lane: Lane) -> bool:
         return False
 
 
-def _wait_for_gpus(lanes: Lanes, display: Display) -> None:
-    """Wait until all lanes have a GPU, or for PATIENCE_S after each kind has one; lanes without one are dropped."""
-    for lane in chain.from_iterable(lanes.values()):
+def _with_gpus(kind: str, lanes: Sequence[Lane], display: Display) -> list[Lane]:
+    """Wait until all lanes have a GPU, or for PATIENCE_S after the first; return those that have one."""
+    for lane in lanes:
         lane.request_gpu()
     said_s = time.monotonic()
-    every_kind_s: float | None = None  # since when each kind has one
+    first_s: float | None = None
     while True:
-        ready = {kind: [lane for lane in of_kind if _has_gpu(lane)] for kind, of_kind in lanes.items()}
-        waits = {
-            kind: any(lane.fault is None and lane not in ready[kind] for lane in of_kind)
-            for kind, of_kind in lanes.items()
-        }
+        ready = [lane for lane in lanes if _has_gpu(lane)]
+        waits = any(lane.fault is None and lane not in ready for lane in lanes)
         now_s = time.monotonic()
-        if all(ready[kind] or not waits[kind] for kind in lanes):
-            every_kind_s = now_s if every_kind_s is None else every_kind_s
-            if not any(waits.values()) or now_s - every_kind_s > PATIENCE_S:
-                break
+        if ready and first_s is None:
+            first_s = now_s
+        if not waits or (first_s is not None and now_s - first_s > PATIENCE_S):
+            return ready
         if now_s - said_s > SAY_EVERY_S:
             said_s = now_s
-            free = ", ".join(f"{len(ready[kind])} of {len(of_kind)} {kind}" for kind, of_kind in lanes.items())
-            display.say(f"waiting for GPUs, which others use; free are {free}")
+            display.say(f"waiting for GPUs, which others use; free are {len(ready)} of {len(lanes)} {kind}")
         time.sleep(POLL_S)
-    for kind, of_kind in lanes.items():
-        _keep(kind, of_kind, ready[kind])
 
 
 def _keep(kind: str, lanes: list[Lane], usable: Sequence[Lane]) -> None:
@@ -164,7 +136,7 @@ def _faults(lanes: Sequence[Lane]) -> str:
     return "; ".join(dict.fromkeys(lane.fault for lane in lanes if lane.fault))
 
 
-def _at_once(calls: Sequence[Callable[[], None]], lanes: Lanes) -> None:
+def _at_once(calls: Sequence[Callable[[], None]], lanes: Sequence[Lane]) -> None:
     """Make these calls in threads; where one fails, all actors are ended."""
     with ThreadPoolExecutor(len(calls)) as pool:
         try:
@@ -184,7 +156,7 @@ def _open(
     log: Path,
     files: ExitStack,
 ) -> Team:
-    """Open the results file of a kind of GPU; `files` closes it."""
+    """Open the results file; `files` closes it."""
     gpus = _by_host(lanes)
     path, jobs, _ = open_results(invocation, planned, gpus[0].hello, gpus[0].place.device, revision)
     files.enter_context(claimed(path))
@@ -207,27 +179,21 @@ def _gather_logs(lanes: Sequence[Lane], stages_s: dict[str, float], log: Path) -
     log.write_text("".join(text for lane in lanes for text in lane.logs), encoding="utf-8")
 
 
-def _measure(teams: Sequence[Team], lanes: Lanes, display: Display) -> None:
+def _measure(team: Team, lanes: Sequence[Lane], display: Display) -> None:
     """Compile ahead on all hosts, then measure on all GPUs at once."""
     faults: list[BaseException] = []
-    threads = [
-        threading.Thread(target=_work, args=(team, lane, display, faults), daemon=True)
-        for team in teams
-        for lane in lanes[team.kind]
-    ]
-    with display.cases(sum(team.shares.unfinished for team in teams)):
+    threads = [threading.Thread(target=_work, args=(team, lane, display, faults), daemon=True) for lane in lanes]
+    with display.cases(team.shares.unfinished):
         try:
             begun_s = time.monotonic()
-            _compile_ahead(teams, lanes, display)
-            for of_kind in lanes.values():
-                of_kind[0].stages_s["compile ahead"] = time.monotonic() - begun_s
+            _compile_ahead(team, lanes, display)
+            lanes[0].stages_s["compile ahead"] = time.monotonic() - begun_s
             for thread in threads:
                 thread.start()
             for thread in threads:
                 thread.join()
         except BaseException:
-            for team in teams:
-                team.shares.stop()
+            team.shares.stop()
             _end(lanes)
             for thread in threads:
                 if thread.ident is not None:
@@ -235,11 +201,6 @@ def _measure(teams: Sequence[Team], lanes: Lanes, display: Display) -> None:
             raise
     if faults:
         raise faults[0]
-    for team in teams:
-        _refuse_to_end_early(team, lanes[team.kind])
-
-
-def _refuse_to_end_early(team: Team, lanes: Sequence[Lane]) -> None:
     if unfinished := team.shares.unfinished:
         raise UnavailableError(
             f"no {team.kind} is left for {unfinished} cases ({_faults(lanes)}); what is done is kept"
@@ -255,17 +216,17 @@ def _work(team: Team, lane: Lane, display: Display, faults: list[BaseException])
         team.shares.stop()
 
 
-def _compile_ahead(teams: Sequence[Team], lanes: Lanes, display: Display) -> None:
+def _compile_ahead(team: Team, lanes: Sequence[Lane], display: Display) -> None:
     """Let each host compile what its GPUs will measure, before any of them measures."""
-    parts = [part for team in teams for part in _parts(team, lanes[team.kind])]
+    parts = _parts(team, lanes)
     if any(tasks for _, _, tasks in parts):
         display.say("compiling ahead")
-        seed = teams[0].planned.settings.seed
+        seed = team.planned.settings.seed
         _at_once([partial(lane.compile, tasks, seed, count) for lane, count, tasks in parts], lanes)
 
 
 def _parts(team: Team, lanes: Sequence[Lane]) -> list[tuple[Lane, int, list[Task]]]:
-    """The lanes of a kind, each with the number of lanes on its host and its part of the host's tasks."""
+    """The lanes, each with the number of lanes on its host and its part of the host's tasks."""
     parts: list[tuple[Lane, int, list[Task]]] = []
     for host in {lane.gpu.place.host for lane in lanes}:
         here = [lane for lane in lanes if lane.gpu.place.host == host]

@@ -1,4 +1,4 @@
-"""What the GPUs of one kind share as they measure together, and the check that they are alike."""
+"""What the GPUs of a run share as they measure together, and the check that they are alike."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from harness.devices import DeviceFacts, DeviceProfile
 from harness.errors import UnavailableError, UsageError, name_hint
 from harness.fleet import spread
 from harness.fleet.cluster import choose_gpus, connected
-from harness.fleet.preview import elsewhere
+from harness.fleet.preview import elsewhere, seconds_of_a_row
 from harness.publish.packing import pack
 from harness.records.file import RESULTS_NAME, Results, load
 from harness.records.published_plan import PACKED_SUFFIX, PLAN, PUBLISHED, Plan, file_of, read_plan
@@ -136,13 +136,11 @@ class Survey:
 
     def _job_s(self, name: str, jobs: Sequence[Job]) -> float:
         """About how long a job of a run takes on one GPU: by the rows of its published file, of any device."""
-        rows_of_a_job = sum(len(job.impls) for job in jobs) / max(1, len(jobs))
         own = self.file_of(name)
-        for path in (own, *sorted(self.published.glob(f"*/{own.name}"))):
-            results = _read(path)
-            if not isinstance(results, str) and results.end and results.rows:
-                return rows_of_a_job * results.end.wall_s * max(1, len(results.gpus)) / len(results.rows)
-        return rows_of_a_job * UNKNOWN_ROW_S
+        read = (_read(path) for path in (own, *sorted(self.published.glob(f"*/{own.name}"))))
+        known_s = (s for results in read if not isinstance(results, str) and (s := seconds_of_a_row(results)))
+        rows_of_a_job = sum(len(job.impls) for job in jobs) / max(1, len(jobs))
+        return rows_of_a_job * next(known_s, UNKNOWN_ROW_S)
 
     def lines(self, tasks: Sequence[Task]) -> str:
         """How many runs are current, and a line for each run."""
@@ -250,10 +248,7 @@ def _on_fleet(invocation: Invocation, hello: Hello) -> Place:
     with connected(str(invocation.fleet)) as cluster:
         available = cluster.gpus()
     kind = next((kind for kind in available if named and elsewhere(named)[0].family == kind), named)
-    counts = choose_gpus(available, invocation.changed(kinds=kind))
-    if len(counts) > 1:
-        raise UsageError(f"--fleet {invocation.fleet}: it has {', '.join(counts)}; name one of them with --device")
-    ((kind, gpus),) = counts.items()
+    kind, gpus = choose_gpus(available, invocation.changed(kinds=kind), "--device")
     here = [profile.name for profile in map(devices.detect, hello.available) if profile.family == kind]
     name = next(iter(here), kind) if named in (None, kind) else named
     return Place(*elsewhere(name), here=False, gpus=gpus, kind=kind)
@@ -341,7 +336,7 @@ def _bench(survey: Survey, task: Task, display: Display, deadline: Deadline) -> 
     def bench(resume: bool) -> Path:
         invocation = task.invocation.changed(resume=resume)
         if invocation.fleet is not None:
-            return spread.bench(invocation, display)[0]
+            return spread.bench(invocation, display)
         return session.bench(invocation, display, deadline, survey.hello)
 
     if survey.invocation.fleet is not None and not task.invocation.settings.timed:

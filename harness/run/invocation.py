@@ -40,7 +40,7 @@ class Invocation(BaseModel, frozen=True, extra="forbid"):
     fleet: str | None = Field(
         default=None, description="spread over GPUs by Ray: local for those of this host, or a cluster's address"
     )
-    kinds: str | None = Field(default=None, description="kinds of GPU in a fleet, such as h200,b200 (default: all)")
+    kinds: str | None = Field(default=None, description="the kind of GPU, such as h200, in a fleet that has several")
     gpus: int | None = Field(default=None, description="most GPUs of a kind in a fleet (default: all)")
     mixed: bool = Field(default=False, description="let versions differ between a fleet's hosts, and name them")
     format: Literal["console", "json"] = Field(default="console", description="of what is printed: console or json")

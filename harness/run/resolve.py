@@ -124,8 +124,8 @@ def _check_fleet(invocation: Invocation) -> None:
     fleet_options = {"--kinds": invocation.kinds, "--gpus": invocation.gpus, "--mixed": invocation.mixed or None}
     if invocation.fleet is None and (lone := [name for name, value in fleet_options.items() if value is not None]):
         raise UsageError(f"{', '.join(lone)}: of a fleet; name it with --fleet local or --fleet ADDRESS")
-    if invocation.kinds is not None and not all(kind.strip() for kind in invocation.kinds.split(",")):
-        raise UsageError(f"--kinds {invocation.kinds!r}: name kinds of GPU, such as h200,b200, or leave it out for all")
+    if invocation.kinds is not None and ("," in invocation.kinds or not invocation.kinds.strip()):
+        raise UsageError(f"--kinds {invocation.kinds!r}: name one kind of GPU, such as h200; each has a run of its own")
     if invocation.gpus is not None and invocation.gpus < 1:
         raise UsageError(f"--gpus {invocation.gpus}: must be at least 1")
 

@@ -98,11 +98,11 @@ def bench(cluster, tmp_path, process, processes=1, meanwhile=None, of=SHAPES, **
         there.process = process
         for thread in threads:
             thread.start()
-        paths = spread.bench_on(there, invocation, Display())
+        path = spread.bench_on(there, invocation, Display())
     for thread in threads:
         thread.join()
     wait_until(lambda: not workers_left())
-    return [load(path) for path in paths]
+    return load(path)
 
 
 def wait_until(is_so):
@@ -118,13 +118,11 @@ def all_rows(processes=1):
     return sorted((process, rows, impl) for process in range(processes) for rows in SHAPES for impl in IMPLS)
 
 
-def test_a_run_on_two_kinds_is_two_files(cluster, tmp_path, said):
-    b200, h200 = bench(cluster, tmp_path, OnNode(said), processes=2)
-    assert (b200.run.device.profile, h200.run.device.profile) == ("b200", "h200")
-    assert rows_of(b200) == rows_of(h200) == all_rows(2)
-    assert (len(b200.gpus), len(h200.gpus)) == (1, 2)
-    of_b200 = [(process, rows) for gpu, process, rows in asked(said) if gpu == b200.gpus[0].uuid]
-    assert of_b200 == [(process, rows) for process in (0, 1) for rows in SHAPES]
+def test_the_processes_of_a_run_are_measured_one_after_the_other(cluster, tmp_path, said):
+    results = bench(cluster, tmp_path, OnNode(said), processes=2, kinds="b200")
+    assert results.run.device.profile == "b200"
+    assert rows_of(results) == all_rows(2)
+    assert [(process, rows) for _, process, rows in asked(said)] == [(p, rows) for p in (0, 1) for rows in SHAPES]
 
 
 def test_a_kind_that_is_absent_is_said_at_once(cluster, tmp_path, said):
@@ -138,7 +136,7 @@ def test_a_killed_actor_costs_no_row(cluster, tmp_path, said):
         os.kill(actors()[0], signal.SIGKILL)
         (said / "go").touch()
 
-    (results,) = bench(cluster, tmp_path, OnNode(said, blocks="torch-eager"), kinds="h200", meanwhile=kill)
+    results = bench(cluster, tmp_path, OnNode(said, blocks="torch-eager"), kinds="h200", meanwhile=kill)
     assert rows_of(results) == all_rows()
     assert {row.status for row in results.rows} == {"ok"}
 
@@ -152,13 +150,13 @@ def test_a_node_that_is_lost_costs_no_row(cluster, tmp_path, said):
         cluster.remove_node(other, allow_graceful=False)
         (said / "go").touch()
 
-    (results,) = bench(cluster, tmp_path, OnNode(said, blocks="torch-eager"), kinds="b200", meanwhile=lose)
+    results = bench(cluster, tmp_path, OnNode(said, blocks="torch-eager"), kinds="b200", meanwhile=lose)
     assert rows_of(results) == all_rows()
     assert {row.status for row in results.rows} == {"ok"}
 
 
 def test_a_hang_costs_a_row_and_its_worker(cluster, tmp_path, said):
-    (results,) = bench(cluster, tmp_path, OnNode(said, hangs="quack"), of=SHAPES[:1], kinds="b200", time_limit_s=10.0)
+    results = bench(cluster, tmp_path, OnNode(said, hangs="quack"), of=SHAPES[:1], kinds="b200", time_limit_s=10.0)
     assert rows_of(results) == all_rows()[:2]
     assert {(row.impl, row.status) for row in results.rows} == {("torch-eager", "ok"), ("quack", "timeout")}
 
@@ -169,7 +167,7 @@ def test_mixed_versions_are_refused_or_named(cluster, tmp_path, said):
         mixed = OnNode(said, torch={"new": "2.12.0"})
         with pytest.raises(UnavailableError, match="install the same, or let them differ: --mixed"):
             bench(cluster, tmp_path, mixed, of=SHAPES[:2], kinds="b200")
-        (results,) = bench(cluster, tmp_path, mixed, of=SHAPES[:2], kinds="b200", mixed=True)
+        results = bench(cluster, tmp_path, mixed, of=SHAPES[:2], kinds="b200", mixed=True)
     finally:
         cluster.remove_node(other)
     assert sorted(gpu.versions.get("torch", "") for gpu in results.gpus) in (["", "2.11.0"], ["", "2.12.0"])
@@ -209,7 +207,7 @@ def test_a_run_that_is_ended_leaves_nothing_and_goes_on(cluster, tmp_path, said,
         assert cut.returncode == 130
         assert "--resume (what is done is kept)" in told
     (said / "go").touch()
-    (results,) = bench(cluster, tmp_path, OnNode(said), kinds="h200", resume=True)
+    results = bench(cluster, tmp_path, OnNode(said), kinds="h200", resume=True)
     assert sorted(set(rows_of(results))) == all_rows()
     assert not results.end.interrupted
 

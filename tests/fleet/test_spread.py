@@ -126,9 +126,9 @@ def invocation(tmp_path, processes=1, **more):
 
 
 def bench(fleet, asked_for):
-    paths = spread.bench_on(fleet, asked_for, Display())
+    path = spread.bench_on(fleet, asked_for, Display())
     assert all(actor.ended for actor in fleet.actors)
-    return [load(path) for path in paths]
+    return load(path)
 
 
 def all_rows(processes=1):
@@ -136,7 +136,7 @@ def all_rows(processes=1):
 
 
 def test_one_gpu_does_what_a_run_without_a_fleet_does(tmp_path, said):
-    (results,) = bench(Fleet(said, ["h200"]), invocation(tmp_path, processes=2))
+    results = bench(Fleet(said, ["h200"]), invocation(tmp_path, processes=2))
     assert asked(said) == [("0", process, rows) for process in (0, 1) for rows in SHAPES]
     assert [(test.process, test.when) for test in results.selftests] == [
         (process, when) for process in (0, 1) for when in ("before", "after")
@@ -146,7 +146,7 @@ def test_one_gpu_does_what_a_run_without_a_fleet_does(tmp_path, said):
 
 
 def test_each_case_is_measured_on_one_gpu_and_its_processes_on_several(tmp_path, said):
-    (results,) = bench(Fleet(said, ["h200"] * 2), invocation(tmp_path, processes=2))
+    results = bench(Fleet(said, ["h200"] * 2), invocation(tmp_path, processes=2))
     assert rows_of(results) == all_rows(2)
     of_case = {}
     for row in results.rows:
@@ -157,15 +157,8 @@ def test_each_case_is_measured_on_one_gpu_and_its_processes_on_several(tmp_path,
     assert {test.gpu for test in results.selftests} == {0, 1}
 
 
-def test_two_kinds_are_two_files(tmp_path, said):
-    runs = bench(Fleet(said, ["h200", "b200", "h200"]), invocation(tmp_path, processes=2))
-    assert [(results.run.device.profile, len(results.gpus)) for results in runs] == [("b200", 1), ("h200", 2)]
-    assert [rows_of(results) for results in runs] == [all_rows(2)] * 2
-    assert sorted(path.parent.name for path in (tmp_path / "run").glob("*/results.jsonl")) == ["b200", "h200"]
-
-
-def test_of_the_kinds_there_those_that_were_asked_for(tmp_path, said):
-    (results,) = bench(Fleet(said, ["h200", "b200", "h200"]), invocation(tmp_path, kinds="h200", gpus=1))
+def test_of_the_kinds_there_the_one_that_was_asked_for(tmp_path, said):
+    results = bench(Fleet(said, ["h200", "b200", "h200"]), invocation(tmp_path, kinds="h200", gpus=1))
     assert [gpu.host for gpu in results.gpus] == ["host0"]
 
 
@@ -174,10 +167,11 @@ def test_of_the_kinds_there_those_that_were_asked_for(tmp_path, said):
     [
         ("h100", ["h200", "b200"], "--fleet local: --kinds h100: not in this cluster, which has 1 b200, 1 h200"),
         (None, [], "--fleet local: this cluster has no GPU"),
+        (None, ["h200", "b200"], "--fleet local: this cluster has 1 b200, 1 h200; name one of them with --kinds"),
     ],
 )
-def test_a_kind_that_is_not_there_is_said_at_once(tmp_path, said, kinds, there, message):
-    with pytest.raises(UnavailableError) as refused:
+def test_a_kind_that_is_not_there_or_not_named_is_said_at_once(tmp_path, said, kinds, there, message):
+    with pytest.raises((UnavailableError, UsageError)) as refused:
         bench(Fleet(said, there), invocation(tmp_path, kinds=kinds))
     assert str(refused.value) == message
     assert not (tmp_path / "run").exists()
@@ -185,7 +179,7 @@ def test_a_kind_that_is_not_there_is_said_at_once(tmp_path, said, kinds, there, 
 
 @pytest.mark.parametrize("deaths", [{1: [3]}, {0: [3]}, {0: [1], 1: [9]}])
 def test_a_gpu_that_is_lost_costs_no_row(tmp_path, said, deaths, capsys):
-    (results,) = bench(Fleet(said, deaths=deaths), invocation(tmp_path, processes=2))
+    results = bench(Fleet(said, deaths=deaths), invocation(tmp_path, processes=2))
     assert sorted(set(rows_of(results))) == all_rows(2)
     assert {row.status for row in results.rows} == {"ok"}
     assert "lost on host" in capsys.readouterr().err
@@ -193,21 +187,21 @@ def test_a_gpu_that_is_lost_costs_no_row(tmp_path, said, deaths, capsys):
 
 def test_a_case_that_costs_two_gpus_is_written_off(tmp_path, said):
     fleet = Fleet(said, ["h200"], deaths={0: [3, 3]})
-    (results,) = bench(fleet, invocation(tmp_path))
+    results = bench(fleet, invocation(tmp_path))
     crashed = [(row.case.rows, row.impl, sentence(row.reason)) for row in results.rows if row.status == "crashed"]
     assert crashed == [(16, impl, "the GPU was lost in two tries: the actor died") for impl in ("torch-eager", "quack")]
     assert {row.case.rows for row in results.rows if row.status == "ok"} == set(SHAPES[1:])
 
 
 def test_a_hang_costs_the_rows_it_costs_without_a_fleet(tmp_path, said):
-    (results,) = bench(Fleet(said, ["h200"], hangs="quack"), invocation(tmp_path))
+    results = bench(Fleet(said, ["h200"], hangs="quack"), invocation(tmp_path))
     statuses = {(row.impl, row.status) for row in results.rows}
     assert statuses == {("torch-eager", "ok"), ("quack", "timeout"), ("quack", "crashed")}  # the last in quarantine
     assert rows_of(results) == all_rows()
 
 
 def test_gpus_that_others_use_are_left_to_them(tmp_path, said):
-    (results,) = bench(Fleet(said, ["h200"] * 3, busy=2), invocation(tmp_path))
+    results = bench(Fleet(said, ["h200"] * 3, busy=2), invocation(tmp_path))
     assert rows_of(results) == all_rows()
     assert len(results.gpus) == 1
 
@@ -218,12 +212,12 @@ def test_a_run_waits_for_a_gpu_and_says_so(tmp_path, said, monkeypatch, capsys):
     free = fleet.actor
     monkeypatch.setattr(spread, "SAY_EVERY_S", 0.0)
     fleet.actor = lambda kind: Late(free(kind), lambda: "free are 0 of 1 h200" in capsys.readouterr().err)
-    (results,) = bench(fleet, invocation(tmp_path))
+    results = bench(fleet, invocation(tmp_path))
     assert rows_of(results) == all_rows()
 
 
 def test_a_gpu_that_is_lost_before_it_begins_is_left_out(tmp_path, said):
-    (results,) = bench(Fleet(said, faults={1: "launch"}), invocation(tmp_path))
+    results = bench(Fleet(said, faults={1: "launch"}), invocation(tmp_path))
     assert rows_of(results) == all_rows()
     assert [gpu.host for gpu in results.gpus] == ["host0"]
     with pytest.raises(UnavailableError, match="no h200 can be used: the actor died"):
@@ -233,7 +227,7 @@ def test_a_gpu_that_is_lost_before_it_begins_is_left_out(tmp_path, said):
 def test_a_gpu_with_a_foreign_process_is_refused(tmp_path, said):
     with pytest.raises(UnavailableError, match=r"other processes use this NVIDIA H200 \(process 7\)"):
         bench(Fleet(said, others=(7,)), invocation(tmp_path))
-    (results,) = bench(Fleet(said, others=(7,)), invocation(tmp_path, allow_others=True))
+    results = bench(Fleet(said, others=(7,)), invocation(tmp_path, allow_others=True))
     assert rows_of(results) == all_rows()
 
 
@@ -243,7 +237,7 @@ def test_versions_that_differ_are_refused_or_named(tmp_path, said):
         bench(Fleet(said, torch={"host1": "2.10.0"}), invocation(tmp_path))
     assert str(refused.value) == told
     assert not (tmp_path / "run").exists()
-    (results,) = bench(Fleet(said, torch={"host1": "2.10.0"}), invocation(tmp_path, mixed=True))
+    results = bench(Fleet(said, torch={"host1": "2.10.0"}), invocation(tmp_path, mixed=True))
     assert {gpu.host: gpu.versions for gpu in results.gpus} == {"host0": {}, "host1": {"torch": "2.10.0"}}
 
 
@@ -265,7 +259,7 @@ def test_a_run_that_was_cut_short_is_gone_on_with(tmp_path, said, monkeypatch):
     (path,) = interrupt.value.paths
     before = load(path)
     assert before.end.interrupted
-    (results,) = bench(Fleet(said), invocation(tmp_path, processes=2, resume=True))
+    results = bench(Fleet(said), invocation(tmp_path, processes=2, resume=True))
     assert {(row.process, row.case.rows, row.impl) for row in results.rows} == set(all_rows(2))
     assert len(results.rows) <= len(all_rows(2)) + 2  # of the case that was cut short on each GPU
     assert sorted(gpu.number for gpu in results.gpus) == [0, 1]
@@ -279,8 +273,3 @@ def test_a_full_disk_ends_all_lanes(tmp_path, said, monkeypatch):
         patch.setattr(ResultsFile, "append", full)
         with pytest.raises(UnavailableError, match="no space left"):
             bench(Fleet(said), invocation(tmp_path))
-
-
-def test_several_kinds_are_resumed_by_name(tmp_path, said):
-    with pytest.raises(UsageError, match="--resume: a run on several kinds of GPU is found by --out"):
-        bench(Fleet(said, ["h200", "b200"]), invocation(tmp_path, resume=True).changed(out=None))

@@ -400,7 +400,7 @@ def test_fleet_is_asked_for_its_gpus_and_measures_whole_runs(folder, workers, mo
 
     def bench(invocation, display):
         asked.append(invocation)
-        return [session.bench(invocation.changed(fleet=None, kinds=None), display)]
+        return session.bench(invocation.changed(fleet=None, kinds=None), display)
 
     monkeypatch.setattr(publishing, "connected", lambda address: nullcontext(SimpleNamespace(gpus=lambda: {"h200": 2})))
     monkeypatch.setattr(spread, "bench", bench)
@@ -434,7 +434,7 @@ def test_a_fleet_calls_several_devices_by_one_name(folder, workers, monkeypatch,
 def test_fleet_of_two_kinds_has_to_be_told_which(folder, workers, monkeypatch):
     cluster = SimpleNamespace(gpus=lambda: {"h200": 2, "b200": 8})
     monkeypatch.setattr(publishing, "connected", lambda address: nullcontext(cluster))
-    with pytest.raises(UsageError, match="--fleet local: it has h200, b200; name one of them with --device"):
+    with pytest.raises(UsageError, match="this cluster has 2 h200, 8 b200; name one of them with --device"):
         surveyed(fleet="local", device="auto")
     assert surveyed(fleet="local", device="b200")[0].place.profile.name == "b200"
 
@@ -442,7 +442,7 @@ def test_fleet_of_two_kinds_has_to_be_told_which(folder, workers, monkeypatch):
 def test_verification_is_not_for_a_fleet(folder, workers, monkeypatch, capsys):
     monkeypatch.setattr(publishing, "connected", lambda address: nullcontext(SimpleNamespace(gpus=lambda: {"h200": 2})))
     monkeypatch.setattr(
-        spread, "bench", lambda asked, display: [session.bench(asked.changed(fleet=None, kinds=None), display)]
+        spread, "bench", lambda asked, display: session.bench(asked.changed(fleet=None, kinds=None), display)
     )
     look, runs = surveyed(fleet="local", only="small,checked")
     assert publishing.publish(look, runs, Display()) == {"small": "published", "checked": "unfinished"}
