@@ -151,6 +151,6 @@ def _reproduce(comparison: Comparison) -> list[str]:
     made = conditions.without_hashes(made)
     command = OUT_OPTION.sub("", comparison.run.command)
     for side in comparison.run.sides:  # HEAD is another commit elsewhere
-        command = re.sub(rf" --{side.word}[ =]\S+", "", command) + f" --{side.word} {side.commit[:12]}"
+        command = re.sub(rf" '?--{side.word}[ =]\S+", "", command) + f" --{side.word} {side.commit[:12]}"
     command = figures.one_line(command, LONGEST_LINE)
     return [f"Reproduce: {code(command)}", "", f"Conditions: {figures.one_line(made, 2 * LONGEST_LINE)}."]

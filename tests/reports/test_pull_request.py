@@ -120,7 +120,8 @@ def compared(heads, rows=1024, noise=NEVER_NOISY):
     bias = {(HEAD, "impl", process): scale for process, scale in enumerate(noise)}
     file = results(*in_processes(*measured, scales=NEVER_NOISY, bias=bias), baseline=BASE, names=(BASE, HEAD))
     sides = [SideRecord(word=word, commit=letter * 40) for word, letter in (("base", "b"), ("head", "c"))]
-    return compare(dataclasses.replace(file, run=file.run.model_copy(update={"sides": sides})))
+    run = {"sides": sides, "command": "normbwd compare '--base=HEAD^1' --impls mine"}
+    return compare(dataclasses.replace(file, run=file.run.model_copy(update=run)))
 
 
 def states():
@@ -160,7 +161,7 @@ def test_first_line_of_a_head_in_each_state(state):
     assert text[0].endswith("**")
     assert says in text[0]
     assert text[2] == "Base is commit bbbbbbbbbbbb, head is commit cccccccccccc, on NVIDIA H200."
-    assert "--base bbbbbbbbbbbb --head cccccccccccc`" in "\n".join(text)
+    assert "compare --impls mine --base bbbbbbbbbbbb --head cccccccccccc`" in "\n".join(text)
     assert any(line.startswith(f"- {HEAD}: ") for line in text) == (state in ("wrong", "crashed"))
 
 
