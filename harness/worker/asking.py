@@ -7,12 +7,15 @@ slowest, and one that dies takes no other with it.
 from __future__ import annotations
 
 import multiprocessing
+import os
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from itertools import chain
+from typing import Any
 
 from harness.cases import DeviceKind
 from harness.cases.adapter import Implementation
@@ -60,6 +63,9 @@ def _asked_by_forks(
 
 
 def _in_fork(names: Sequence[str]) -> list[tuple[str, tuple[ImplRecord, str | None]]]:
+    torch: Any = sys.modules.get("torch")
+    if torch and vars(torch.cuda)["_is_in_bad_fork"]():
+        os._exit(1)  # the worker had used CUDA, which its forks then cannot
     implementations, device = asked
     return [(name, (record(item := implementations[name]), item.misconfigured(device))) for name in names]
 

@@ -188,7 +188,7 @@ def _hello(
     from harness.worker import libraries
     from harness.worker.asking import ask
 
-    forks = 0 if on_cpu else min(12, (os.cpu_count() or 1) - 2)  # on a CPU few import anything
+    forks = min(12, (os.cpu_count() or 1) - 2) if sys.platform == "linux" and not on_cpu else 0
     answers = ask(implementations, "cpu" if on_cpu else "cuda", announce, start.impl_files, forks)
     facts = [devices.read_facts("cpu")] if on_cpu else devices.read_available()
     shared = libraries.versions() if start.measures else {}
