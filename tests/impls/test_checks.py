@@ -11,9 +11,12 @@ import torch
 from triton.runtime.errors import InterpreterError
 from triton.runtime.interpreter import interpreter_builder
 
-from impls.inhouse import checks
+from harness.cases import make_inputs
+from impls.inhouse import checks, workspace
 from impls.inhouse.launch import KernelCall
+from impls.inhouse.regimes.shared import Shared
 from tests.impls.gpuless import in_child, instead_of_launches
+from tests.impls.inhouse_cases import cpu_case, gradients, gradients_with_extras
 
 
 def test_a_launch_within_another_is_found(monkeypatch):
@@ -43,11 +46,18 @@ def test_waits_have_a_limit_unless_told_not_to(monkeypatch, given, polls, beside
     assert (found["MOST_POLLS"], found["MOST_POLLS_BESIDE"]) == (polls, beside)
 
 
+@pytest.mark.parametrize(("features", "polls"), [((), "16777216;"), (("residual",), None), (("parallel",), None)])
+def test_shared_rows_with_more_to_read_have_no_limit(monkeypatch, features, polls):
+    started, launch = [], Shared(1, 2, 1, 1, 1, cols=128)
+    monkeypatch.setattr(workspace, "workspace", lambda device, words: torch.zeros(words, dtype=torch.int64))
+    monkeypatch.setattr(KernelCall, "start", lambda call: started.append(call.options["RECEIVE"]))
+    gradients_with_extras(make_inputs(cpu_case("rms", 2, 256, features=features), seed=0), launch=launch)
+    assert re.findall(r"late, polls, (\S+)", started[0]) == [polls] * (polls is not None)
+
+
 def messages(name):
     """What the compiled kernel of a case says where it gives up."""
-    from harness.cases import make_inputs
     from impls.inhouse import backward
-    from tests.impls.inhouse_cases import gradients
     from tests.impls.test_compiled import CASES
 
     case, launch = CASES[name]

@@ -104,10 +104,3 @@ def test_other_tensors_go_to_the_operators(change, eager):
     assert not takes(change(x))
     assert takes(x)
     assert not takes(x, change(x).as_subclass(type("Sub", (torch.Tensor,), {})))
-
-
-def test_transforms_of_functorch_go_to_the_operators(eager):
-    seen = []
-    x = torch.randn(2, *SHAPE)
-    torch.func.vmap(lambda each: seen.append(takes(each)) or each)(x)
-    assert seen == [False]

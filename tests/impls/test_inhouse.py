@@ -83,15 +83,6 @@ def test_rows_may_be_strided(launch):
         assert torch.equal(got, wanted)
 
 
-@pytest.mark.parametrize("bias", [False, True])
-def test_no_rows_give_zero_parameter_gradients(bias):
-    dx, dweight, dbias = gradients(make_inputs(cpu_case("layer", 0, 64, bias=bias), seed=7))
-    assert dx.shape == (0, 64)
-    assert dx.dtype == dweight.dtype == torch.bfloat16
-    assert torch.equal(dweight, torch.zeros(64, dtype=torch.bfloat16))
-    assert dbias is None if not bias else torch.equal(dbias, dweight)
-
-
 @pytest.mark.parametrize("launch", [None, WIDE, FEW])
 def test_the_same_bits_again(launch):
     inputs = make_inputs(cpu_case("layer", 9, 140, bias=True), seed=8)

@@ -25,8 +25,7 @@ from impls.inhouse.regimes.few_rows import FewRows
 from impls.inhouse.regimes.one_pass import OnePass
 from impls.inhouse.regimes.shared import Shared
 from impls.inhouse.regimes.two_pass import TwoPass
-from tests.impls.inhouse_cases import check_gradients, gradients, reference, rho
-from tests.impls.toy_models import OURS, SPOILED, TORCHS, losses
+from tests.impls.inhouse_cases import check_gradients, gradients, rho
 
 # A hang is in the driver, where no signal is seen: end the process.
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(120, method="thread")]
@@ -269,15 +268,6 @@ def test_a_wrong_byte_would_be_seen():
     assert not calls.all_right()
 
 
-def test_another_rows_sums_would_be_seen():
-    """The planted fault: in one row the sums of another, as if a word had been taken for another's."""
-    inputs, found = known(WIDER, 1)
-    rstd = inputs.rstd.clone()
-    rstd[7] *= 1.05
-    spoiled = gradients(dataclasses.replace(inputs, rstd=rstd))[0]
-    assert rho(found[0], reference(inputs)[0]) <= 1.05 < rho(spoiled, reference(inputs)[0])
-
-
 # ------------------------------------------------------------------------------------------------ in a model
 
 
@@ -331,12 +321,3 @@ def test_torchs_own_norms_can_have_the_backward(norm):
     with as_torchs_backward():
         found = torch.autograd.grad(y, (x, weight), dy)
     assert all(torch.equal(got, right) for got, right in zip(found, wanted, strict=False))
-
-
-@pytest.mark.parametrize(("dtype", "near"), [(torch.float32, 5e-5), (torch.bfloat16, 2.5e-3)])
-def test_a_transformer_learns_as_with_torchs_norms(dtype, near):
-    of = {"dtype": dtype, "device": "cuda", "width": 256, "batch": 8, "length": 64, "steps": 20}
-    theirs, ours, spoiled = (losses(norms, **of) for norms in (TORCHS, OURS, SPOILED))
-    assert theirs[-1] < 0.1 * theirs[0]
-    assert ours == pytest.approx(theirs, rel=near, abs=near / 25)
-    assert spoiled != pytest.approx(theirs, rel=near, abs=near / 25)  # the planted fault

@@ -133,6 +133,7 @@ def test_as_many_are_dropped_as_asked_for():
     assert torch.equal(one, rms_norm(x, dropout_p=0.25))
 
 
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("reentrant", [False, True])
 def test_what_a_checkpoint_recomputes_drops_the_same(reentrant):
     x, residual = (torch.randn(4, COLS, generator=torch.Generator().manual_seed(n)).requires_grad_() for n in (1, 2))

@@ -146,17 +146,6 @@ def test_rules_of_devices_without_ptx():
         assert "registers" in limited.violation(asked, other)
 
 
-def test_a_neighbour_that_would_hang_is_left_out(monkeypatch):
-    """The planted fault: programs dealt out to three a multiprocessor more than there is room for."""
-    asked = problem(4096)
-    chosen, resized_to = choose(asked, H200), OnePass.resized_to
-    whole = neighbours(asked, H200, chosen)
-    monkeypatch.setattr(OnePass, "resized_to", lambda launch, most, asked: resized_to(launch, most + 3 * 132, asked))
-    left = neighbours(asked, H200, chosen)
-    assert 0 < len(left) < len(whole)
-    assert all(launch.violation(asked, H200) is None for launch in left)
-
-
 def test_the_limits_are_those_of_the_kernels():
     assert SLOTS.value > 2 * MOST_DELAY + 1
     assert MOST_SUMS == Exchange.MOST

@@ -5,9 +5,13 @@ python -m pytest -m gpu tests/impls/test_streams_gpu.py
 
 import ctypes
 import os
+import shutil
+import signal
 import subprocess
 import sys
 import threading
+import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -37,7 +41,8 @@ def in_children(function, *arguments, processes=1, within=100, **environment):
     late = threading.Timer(within, lambda: [child.kill() for child in children])
     late.start()
     try:
-        return [(child.communicate()[0][-2000:], child.returncode) for child in children]
+        outs = [child.communicate()[0] for child in children]
+        return [(out[:2000] + out[-2000:], child.returncode) for out, child in zip(outs, children, strict=True)]
     finally:
         late.cancel()
 
@@ -168,49 +173,146 @@ def test_a_first_call_does_not_break_another_threads_capture(step):
     assert ("broken" in out) == (step == "synchronize") or step == "torch's memory", out
 
 
-def many_calls():
-    """Calls with a device that another process has a share of."""
-    for given in (FLAT, SHARED):
-        inputs = make_inputs(given, seed=1)
-        wanted = gradients(inputs)
-        check_gradients(inputs, wanted)
-        for _ in range(300):
-            assert same(gradients(inputs), wanted)
+def many_calls(folder):
+    """Calls with a device that another process has a share of: both begin when each has put a file into a folder."""
+    cases = [make_inputs(given, seed=1) for given in (FLAT, SHARED)]
+    wanted = [gradients(inputs) for inputs in cases]
+    for inputs, alone in zip(cases, wanted, strict=True):
+        check_gradients(inputs, alone)
+    Path(folder, str(os.getpid())).touch()
+    while len(os.listdir(folder)) < 2:  # no limit: the parent has one
+        time.sleep(0.01)
+    for _ in range(50):
+        for inputs, alone in zip(cases, wanted, strict=True):
+            assert all(same(found, alone) for found in [gradients(inputs) for _ in range(20)])
     print("right")
 
 
+def first_call():
+    assert torch.ones(64, device="cuda").sum().item() == 64
+
+
+@pytest.fixture
+def under_mps(tmp_path):
+    """The environment of clients of an MPS server that lasts as long as the test; skips where none can be had."""
+    control = "nvidia-cuda-mps-control"
+    if shutil.which(control) is None:
+        pytest.skip(f"needs {control}, which comes with NVIDIA's driver")
+    variables = {f"CUDA_MPS_{name}_DIRECTORY": str(tmp_path / name) for name in ("PIPE", "LOG")}
+    for folder in variables.values():
+        os.mkdir(folder)
+    environment = os.environ | variables
+    environment.pop("CUDA_VISIBLE_DEVICES", None)  # which the clients would choose from what the server chose
+    said = tmp_path / "said"  # no pipe, which the daemon would keep open
+
+    def tell(command, *arguments):
+        with said.open("w") as output:
+            options = {"env": environment, "stdout": output, "stderr": subprocess.STDOUT, "timeout": 40}
+            code = subprocess.run([control, *arguments], input=command, text=True, check=False, **options).returncode
+        return code, said.read_text()
+
+    code, out = tell("", "-d")
+    try:
+        if code:
+            pytest.skip(f"MPS does not start: {out}")
+        ((out, code),) = in_children("first_call", within=40, **variables)
+        servers = tell("get_server_list\n")[1]
+        if code or not "".join(servers.split()).isdecimal():
+            pytest.skip(f"no process of torch alone runs under MPS here:\n{out}{servers}")
+        yield variables
+    finally:
+        tell("quit -t 5\n")
+
+
+@pytest.mark.timeout(300, method="thread")
 @pytest.mark.parametrize("checks", ["", "0", "1"])
-def test_two_processes_in_time_slices(checks):
-    for out, code in in_children("many_calls", processes=2, NORMBWD_CHECKS=checks):
-        assert code == 0, out
-        assert "right" in out
+@pytest.mark.parametrize("shared_by", ["time_slices", "mps"])
+def test_two_processes(shared_by, checks, tmp_path, request):
+    """In turn, or with kernels of both at once."""
+    environment = request.getfixturevalue("under_mps") if shared_by == "mps" else {}
+    begun = tmp_path / "begun"
+    begun.mkdir()
+    for out, code in in_children("many_calls", str(begun), processes=2, NORMBWD_CHECKS=checks, **environment):
+        assert (code, "right" in out) == (0, True), out
 
 
-def one_graph_twice():
-    """A graph that is instantiated twice, and launched on two streams at once."""
-    inputs = make_inputs(FLAT, seed=1)
-    gradients(inputs)
-    graph = torch.cuda.CUDAGraph(keep_graph=True)
+GIVEN = {"flat": FLAT, "shared": SHARED}
+SAFE = ["one_stream", "two_streams", "children_in_turn", "instances_in_turn"]
+UNSAFE = ["branches_at_once", "children_at_once", "instances_at_once"]
+
+
+def captured(scenario, inputs):
+    """A graph of launches, and the gradients that they write."""
+    graph, other, found = torch.cuda.CUDAGraph(keep_graph=True), torch.cuda.Stream(), []
     with torch.cuda.graph(graph):
-        for _ in range(20):
-            gradients(inputs)
-    cuda, executables = graph_memory.driver(), []
-    for _ in range(2):
-        executable = ctypes.c_void_p()
-        raw = ctypes.c_void_p(graph.raw_cuda_graph())
+        stream = torch.cuda.current_stream()
+        if scenario == "two_streams":
+            other.wait_stream(stream)
+        for number in range(20):
+            if scenario == "branches_at_once":  # each begins with the graph (1: CU_STREAM_SET_CAPTURE_DEPENDENCIES)
+                none = None, ctypes.c_size_t(0), ctypes.c_uint(1)
+                handle = ctypes.c_void_p(stream.cuda_stream)
+                assert not graph_memory.driver().cuStreamUpdateCaptureDependencies(handle, *none)
+            with torch.cuda.stream(other if scenario == "two_streams" and number % 2 else stream):
+                found.append(gradients(inputs))
+        if scenario == "two_streams":
+            stream.wait_stream(other)
+    return graph, found
+
+
+def twice(graph, at_once):
+    """A graph of which another is two nodes."""
+    parent, nodes = ctypes.c_void_p(), (ctypes.c_void_p * 2)()
+    assert not graph_memory.driver().cuGraphCreate(ctypes.byref(parent), ctypes.c_uint(0))
+    for number in range(2):
+        node = ctypes.byref(nodes, number * ctypes.sizeof(ctypes.c_void_p))
+        behind = ctypes.c_size_t(0 if at_once else number)  # so many of the nodes
+        assert not graph_memory.driver().cuGraphAddChildGraphNode(node, parent, nodes, behind, graph)
+    return parent
+
+
+def replays(scenario, given):
+    """Say whether launches of a graph have the bits of a call alone, at each replay."""
+    inputs, cuda, at_once = make_inputs(GIVEN[given], seed=1), graph_memory.driver(), scenario.endswith("at_once")
+    wanted = gradients(inputs)
+    check_gradients(inputs, wanted)
+    graph, found = captured(scenario, inputs)
+    raw = ctypes.c_void_p(graph.raw_cuda_graph())
+    raw = twice(raw, at_once) if scenario.startswith("children") else raw
+    executables = [ctypes.c_void_p() for _ in range(2 if scenario.startswith("instances") else 1)]
+    for executable in executables:
         assert not cuda.cuGraphInstantiateWithFlags(ctypes.byref(executable), raw, ctypes.c_ulonglong(0))
-        executables.append(executable)
-    streams = [torch.cuda.Stream() for _ in executables]
-    for _ in range(50):
-        for executable, stream in zip(executables, streams, strict=True):
-            cuda.cuGraphLaunch(executable, ctypes.c_void_p(stream.cuda_stream))
-    torch.cuda.synchronize()
+    streams = [ctypes.c_void_p(torch.cuda.Stream().cuda_stream) for _ in range(2)]
+    print("replaying", flush=True)
+    for _ in range(20):
+        for gradient in (each for all_of_one in found for each in all_of_one if each is not None):
+            gradient.zero_()
+        torch.cuda.synchronize()
+        failed = [cuda.cuGraphLaunch(each, streams[at_once * number]) for number, each in enumerate(executables)]
+        torch.cuda.synchronize()
+        if any(failed) or not all(same(each, wanted) for each in found):
+            sys.exit("wrong")
+    print("right")
 
 
-def test_a_graph_that_runs_beside_itself_is_found():
-    ((out, code),) = in_children("one_graph_twice", NORMBWD_CHECKS="1")
-    assert code != 0
-    assert "two launches at once" in out
+@pytest.mark.parametrize("given", GIVEN)
+@pytest.mark.parametrize("checks", ["", "1"])
+@pytest.mark.parametrize("scenario", SAFE)
+def test_launches_in_turn_or_on_words_of_their_own_are_right(scenario, checks, given):
+    ((out, code),) = in_children("replays", scenario, given, NORMBWD_CHECKS=checks)
+    assert (code, "right" in out) == (0, True), out
+
+
+@pytest.mark.parametrize("given", GIVEN)
+@pytest.mark.parametrize("checks", ["", "1"])
+@pytest.mark.parametrize("scenario", UNSAFE)
+def test_launches_at_once_on_the_same_words_are_found(scenario, checks, given):
+    """Without checks a replay ends all the same, by a trap or with gradients that may be wrong."""
+    ((out, code),) = in_children("replays", scenario, given, NORMBWD_CHECKS=checks)
+    print(code, out)
+    assert "replaying" in out
+    assert code != -signal.SIGKILL
+    assert not checks or (code != 0 and "two launches at once" in out)
 
 
 def lost_arrival():

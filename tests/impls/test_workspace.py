@@ -64,27 +64,6 @@ def test_a_stream_keeps_its_memory():
         assert (again[0][1], again[1][3]) == (5, 6)
 
 
-def test_it_grows_and_never_shrinks():
-    small = use(10)
-    large = use(1000)
-    assert not same(small, large)
-    assert large[1].numel() >= 1000
-    assert same(large, use(10))
-    assert same(large, use(1000))
-    assert not same(large, use(1001))
-
-
-def test_another_stream_has_another(cuda):
-    first = use(10)
-    cuda.stream = 8
-    second = use(10)
-    assert not same(first, second)
-    cuda.stream = 7
-    assert same(first, use(10))
-    cuda.stream = 8
-    assert same(second, use(10))
-
-
 def test_another_stream_of_the_same_handle_has_another(cuda):
     """The first may be destroyed with launches under way, and CUDA gives its handle again."""
     first = use(10)
