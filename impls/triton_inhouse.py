@@ -163,8 +163,8 @@ def _spilled(backward: Callable[..., Grads]) -> int:
     return max((kernel.n_spills for kernel in kernels if kernel is not None), default=0)
 
 
-def launching(inputs: Inputs, launch: Launch | None = None, *, sm_margin: int | None = None) -> Callable[..., Grads]:
-    """The backward by this launch, or by default by that of the kernel's own choice, with such a margin.
+def launching(inputs: Inputs, launch: Launch | None = None) -> Callable[..., Grads]:
+    """The backward by this launch, or by default by that of the kernel's own choice.
 
     The result takes a list, or nothing, and adds the compiled kernels to it.
     """
@@ -174,7 +174,7 @@ def launching(inputs: Inputs, launch: Launch | None = None, *, sm_margin: int | 
     mean, rstd = statistics_of(inputs)
     given = inputs.dy, inputs.x, inputs.weight, mean, rstd
     options: dict[str, Any] = {"has_bias": inputs.bias is not None, "zero_centred": case.zero_centred}
-    options |= {"dx_alone": "frozen" in case.features, "sm_margin": sm_margin, "launch": launch}
+    options |= {"dx_alone": "frozen" in case.features, "launch": launch}
 
     def backward(launched: list[Any] | None = None) -> Grads:
         return Grads(*norm_backward(*given, **options, launched=launched))

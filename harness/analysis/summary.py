@@ -78,14 +78,6 @@ def summarise(cases: Sequence[CaseComparison], baseline: str) -> Summary:
     return Summary(len(cases), geomeans, _wins(cases), _failures(cases))
 
 
-def fastest_of_each(means: Sequence[Geomean], families: Mapping[str, str]) -> list[Geomean]:
-    """The fastest variant of each family of implementations, for each norm; `families` has that of each name."""
-    fastest: dict[tuple[Norm, str], Geomean] = {}
-    for mean in means:  # the best of a norm come first
-        fastest.setdefault((mean.norm, families.get(mean.impl, mean.impl)), mean)
-    return list(fastest.values())
-
-
 def _geomeans(cases: Sequence[CaseComparison], norm: Norm, baseline: str) -> list[Geomean]:
     counted: dict[str, dict[str, tuple[float, Entry]]] = {}  # by implementation and case
     for case in cases:

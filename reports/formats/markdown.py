@@ -7,8 +7,7 @@ from harness.analysis.comparison import Comparison
 from harness.analysis.statistics import PROCESS_BAND
 from harness.cases.traffic import moved_bytes
 from reports import columns, figures
-from reports.labels import counted_label, first_word
-from reports.markdown_writer import details, escape, paragraphs, table, write_section, write_table
+from reports.markdown_writer import details, escape, paragraphs, write_section, write_table
 from reports.parts import (
     answers,
     caveats,
@@ -20,8 +19,7 @@ from reports.parts import (
     training_step,
 )
 from reports.parts.geomeans import geomeans
-from reports.table import left
-from reports.table import table as make_table
+from reports.table import left, table
 
 KERNELS = "Kernels in launch order, each with its median us in a separate pass"
 
@@ -43,28 +41,12 @@ def render(comparison: Comparison) -> str:
     return paragraphs(parts)
 
 
-def wins_table(comparison: Comparison) -> str:
-    """Who comes first in which cases."""
-    word = first_word(comparison)
-    headings = [*left("impl"), f"{word} in", f"tied for {word} in", *left("in which")]
-    rows = [
-        [
-            counted_label(wins),
-            str(len(wins.alone)),
-            str(len(wins.tied)),
-            ", ".join([*wins.alone, *(f"{key} (tie)" for key in wins.tied)]),
-        ]
-        for wins in comparison.summary.wins
-    ]
-    return table(headings, rows)
-
-
 def _summary(comparison: Comparison) -> str:
     warned = (f"**{escape(caveat)}**" for caveat in caveats.caveats(comparison))
     parts = ["## Summary", escape(answers.headline(comparison)), *warned]
     if comparison.timed:
         parts += write_section(libraries.section(comparison), 3)
-        parts += [write_table(geomeans(comparison)), conditions.error_budget(comparison), wins_table(comparison)]
+        parts += [write_table(geomeans(comparison)), conditions.error_budget(comparison)]
         parts += [escape(kernel_table.agreement(comparison))]
         if (step := training_step.section(comparison)) is not None:
             parts += write_section(step)
@@ -124,7 +106,7 @@ def _case(comparison: Comparison, case: CaseComparison) -> list[str]:
         write_table(columns.table_of(names, columns.passed(comparison, case))),
         conditions.error_budget(comparison),
         "\n".join(f"{number}. {escape(note)}" for number, note in notes),
-        write_table(make_table(heads, failed).used()),
+        write_table(table(heads, failed).used()),
         write_table(training_step.of_case(comparison, case)) if comparison.contexts else "",
         details(KERNELS, kernel_table.case_table(case, comparison.budget)),
     ]

@@ -15,7 +15,6 @@ from harness.analysis.joining import Joined, same_traffic_add
 from harness.analysis.libraries import competing
 from harness.analysis.pairing import time_interval
 from harness.analysis.step import every_context
-from harness.analysis.summary import fastest_of_each
 from harness.cases import NormCase
 from harness.cases.tensors import gradients_of
 from harness.cases.tensors import headings as short_names
@@ -42,7 +41,6 @@ def run_facts(source: Source) -> dict[str, Any]:
         "device": source.device,
         "name": source.name,
         "date": source.date,
-        "revision": run.revision,
         "command": source.command,
         "baseline": comparison.baseline,
         "caveats": caveats.caveats(comparison),
@@ -62,7 +60,6 @@ def context_text(context: str, settings: Settings) -> str:
 def _groups(comparison: Comparison) -> list[dict[str, Any]]:
     """The cases of a context on the usual inputs, in groups of cases that differ only in shape."""
     run = comparison.run
-    fastest = fastest_of_each(comparison.summary.geomeans, {impl.name: impl.family for impl in run.implementations})
     sentence_of = partial(answer, comparison, competing=competing(comparison), word=first_word(comparison))
     by_group: dict[tuple[str, str, str], list[CaseComparison]] = {}
     for case in comparison.cases:
@@ -75,7 +72,6 @@ def _groups(comparison: Comparison) -> list[dict[str, Any]]:
             "variant": variant,
             "dtype": dtype,
             "context": context_text(comparison.context, run.settings),
-            "shown": [mean.impl for mean in fastest if mean.norm == norm],
             "gradients": list(_gradients(cases[0]).values()),
             "cases": [{"answer": sentence_of(case), **_case(comparison, case)} for case in cases],
         }

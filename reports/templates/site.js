@@ -23,7 +23,6 @@ function fill(element, attributes, children) {
 }
 const el = (tag, attributes = {}, ...children) => fill(document.createElement(tag), attributes, children);
 
-// The data as plain objects: what the page draws is what the buttons give away.
 const read = row => Object.fromEntries(data.columns.map((name, place) => [name, row[place] ?? null]));
 const points = data.runs.flatMap(run => run.groups.flatMap(group => group.cases.map(measured => ({
   device: run.device, norm: group.norm, variant: group.variant, dtype: group.dtype, context: group.context,
@@ -33,13 +32,6 @@ const published = (device, name) => data.published.find(run => run.device === de
 // A run in the usual context alone does not name it.
 const severalContexts = run => run.groups.some(group => group.context !== run.groups[0].context);
 const nameOf = device => data.devices.find(each => each.key === device).name;
-const ageOf = run => ({ age: run.age, stale: run.stale ? run.age : null });
-const exported = point => ({
-  device: nameOf(point.device), ...Object.fromEntries(FIELDS.slice(1).map(name => [name, point[name]])),
-  rows: point.measured.rows, columns: point.measured.cols, revision: point.of.revision, date: point.of.date, ...ageOf(published(point.device, point.run)),
-  baseline: point.of.baseline, command: point.of.command, answer: point.measured.answer, add_us: point.measured.add_us,
-  gradients: point.group.gradients, implementations: point.measured.entries.map(read),
-});
 
 let asked = {}, wanted = {};  // what the address names, and what is chosen
 const lacking = point => FIELDS.filter(field => asked[field] && asked[field] !== point[field]);
@@ -191,7 +183,6 @@ function bandwidth(point) {
   if (!cases.length) return el("p", { class: "dim" }, "No bandwidth here: nothing ranks, or the time is that on the host.");
   const of = cases.map(measured => new Map(measured.entries.map(read).map(row => [row.impl, row.gbps])));
   const impls = [...new Set(of.flatMap(each => [...each.keys()]))].filter(impl => of.some(each => each.get(impl)));
-  impls.sort((a, b) => point.group.shown.includes(b) - point.group.shown.includes(a));
   const heads = ["rows x columns", "add", ...impls];
   const rows = cases.map((measured, place) => [measured.shape, measured.add_gbps ?? "", ...impls.map(impl => of[place].get(impl) ?? "")]);
   return table("bandwidth in GB/s", heads, rows, heads.map((_, place) => place ? "number" : "text"));
@@ -240,12 +231,6 @@ function panel(point, several) {
 
 function absent(device) {
   return el("article", { class: "panel" }, el("h3", {}, nameOf(device)), el("p", { class: "answer" }, "This case was not measured there."));
-}
-
-function give(name, object) {
-  const address = URL.createObjectURL(new Blob([JSON.stringify(object, null, 1) + "\n"], { type: "application/json" }));
-  el("a", { href: address, download: name }).click();
-  setTimeout(() => URL.revokeObjectURL(address), 10000);
 }
 
 let current = null;
@@ -300,8 +285,6 @@ by("copy").addEventListener("click", async () => {
   getSelection().addRange(range);
   try { await navigator.clipboard.writeText(by("again").textContent); by("copied").textContent = "copied"; } catch { by("copied").textContent = "selected"; }
 });
-by("one").addEventListener("click", () => give("normbwd-case.json", exported(current)));
-by("all").addEventListener("click", () => give("normbwd.json", points.map(exported)));
 addEventListener("hashchange", () => { readAddress(); show(); });
 document.querySelector("main").hidden = false;
 by("without").hidden = true;

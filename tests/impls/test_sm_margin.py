@@ -4,10 +4,9 @@ from dataclasses import replace
 from itertools import product
 
 import pytest
-import torch
 
 from harness.cases import NormCase, make_inputs
-from impls import triton_inhouse, triton_inhouse_margin
+from impls import triton_inhouse
 from impls.inhouse import backward
 from impls.inhouse.problem import LAUNCHES, SM_MARGIN, GpuLimits
 from impls.inhouse.regimes.choice import choose
@@ -81,30 +80,6 @@ def test_programs_of_a_tile_each_would_leave_nothing():
         bare = problem(cols, weight_dtype=None, rows=100_000)
         assert choose(bare, H200).programs * choose(bare, H200).rows >= 100_000
         assert choose(bare, replace(H200, multiprocessors=124, sm_margin=8)).programs <= 2 * 124
-
-
-# ------------------------------------------------------------------------------------------------ the rows of a run
-
-
-def test_a_row_leaves_what_its_name_says(monkeypatch):
-    margins = []
-    own = backward.norm_backward
-
-    def norm_backward(*tensors, sm_margin, **options):
-        margins.append(sm_margin)
-        return own(*tensors, **options)
-
-    monkeypatch.setattr(backward, "norm_backward", norm_backward)
-    whole = replace(GpuLimits(), multiprocessors=132)
-    monkeypatch.setattr("impls.inhouse.device.gpu_of", lambda device: whole)
-    inputs = make_inputs(CASE, seed=1)
-    wanted = triton_inhouse.prepare(inputs)()
-    for name, margin in triton_inhouse_margin.variants.items():
-        grads = triton_inhouse_margin.prepare(inputs, margin)()
-        assert torch.equal(grads.dx, wanted.dx)
-        assert name == f"triton-inhouse-margin{margin}"
-        assert triton_inhouse_margin.notes(CASE, margin) == [f"leaves {margin} multiprocessors to other kernels"]
-    assert margins == [None, 8, 32]
 
 
 def test_a_margin_of_the_environment_is_noted_and_checked_before_anything_runs(monkeypatch):

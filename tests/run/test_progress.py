@@ -65,7 +65,7 @@ def test_a_bar_keeps_its_clock_at_80_columns():
     display._console = Console(file=screen, force_terminal=True, width=80, legacy_windows=False)
     with display.cases(1000), display.part("nvidia-h200-nvl host-with-a-long-name 7") as part:
         part.case(OTHER)
-        part.step("triton-inhouse-margin32", "compile ahead")
+        part.step("torch-compiled-nonstrict", "compile ahead")
         part._progress.advance(part._parent._task, 1000)
         part._progress.refresh()
     lines = [Text.from_ansi(line).plain.rstrip() for line in re.split(r"[\r\n]", screen.getvalue())]

@@ -1,13 +1,11 @@
 """The reader's page in a headless Chromium: choose, see it change, take it away; on a phone and on a desk."""
 
-import json
 from itertools import product
 from pathlib import Path
 
 import pytest
 
 from reports.published.documents import write_all
-from reports.published.run_facts import COLUMNS
 from tests.reports.page_checks import is_readable_in_light_and_dark
 from tests.reports.published.small_checkout import make
 
@@ -197,30 +195,6 @@ def test_why_something_is_not_ranked(opened):
     told = page.get_by_label("not ranked", exact=True).inner_text()
     assert "dweight is off by rho 4.2" in told
     assert "not installed: apex" in told
-
-
-def downloaded(page, name):
-    with page.expect_download() as download:
-        page.get_by_role("button", name=name).click()
-    return json.loads(Path(download.value.path()).read_text("utf-8"))
-
-
-def test_json_can_be_taken_away(opened):
-    page = opened.page
-    case = downloaded(page, "JSON of this case")
-    assert (case["device"], case["shape"], case["stale"][:8]) == ("NVIDIA B200", "32768 x 1024", "measured")
-    fastest = case["implementations"][0]
-    assert (fastest["impl"], fastest["standing"], fastest["verdict"]) == ("quack", "ranked", "faster")
-    assert f"{fastest['us']} [{fastest['us_low']}, {fastest['us_high']}]" in page.locator(".ranking tbody").inner_text()
-    assert (case["add_us"], case["gradients"], fastest["rho"]) == ("49.2", ["dx", "dw"], ["1.00", "1.00"])
-    figures = ("us", "speedup", "gbps", "percent_of_add", "why")
-    found = {each["impl"]: [each[name] for name in figures] for each in case["implementations"]}
-    assert found["torch-eager"] == ["140.6", None, "1433", "35.0", None]
-    assert found["apex"] == [None, None, None, None, "not installed: apex"]
-    assert all(list(each) == list(COLUMNS) for each in case["implementations"])
-    every = downloaded(page, "JSON of everything")
-    assert len(every) == 2 * (5 + 1) * 2
-    assert case in every
 
 
 @pytest.mark.parametrize("width", [400, 1400])
