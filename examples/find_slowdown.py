@@ -42,7 +42,7 @@ def first_slow(commits: Sequence[str], measure: Callable[[str], dict[str, Side]]
         middle = (fast + slow) // 2
         sides = measure(commits[middle])
         logs = [sides[case].log for case in lost if case in sides]
-        is_slow = sum(logs) / len(logs) <= sum(lost.values()) / len(lost) / 2
+        is_slow = sum(logs) < len(logs) * sum(lost.values()) / len(lost) / 2  # of the first one's code there are none
         fast, slow = (fast, middle) if is_slow else (middle, slow)
     return commits[slow]
 

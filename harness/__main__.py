@@ -14,7 +14,7 @@ import gc
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -27,7 +27,7 @@ from harness.engine_version import ENGINE_VERSION
 from harness.errors import UnavailableError, UsageError, printable
 from harness.interrupts import Interrupts
 from harness.records.contexts import COLD
-from harness.records.file import Results, in_folder, load
+from harness.records.file import Results, SameCodeError, in_folder, load
 from harness.records.schema import RANKED
 from harness.run.invocation import Invocation
 from harness.run.opening import refuse_folder
@@ -120,7 +120,7 @@ def verify(invocation: Invocation) -> None:
 @app.command()
 @options(
     *RUN_OPTIONS,
-    *("base", "head", "flush", "quick", "processes"),
+    *("base", "head", "even_if_same", "flush", "quick", "processes"),
     impls="the one implementation whose revisions are compared: a name, no pattern",
     impl_files="the file of its adapter, where it is not one of this project's",
     processes=f"fresh processes that measure every case {CLAIM_DEFAULT}",
@@ -129,12 +129,14 @@ def compare(invocation: Invocation) -> None:
     """Measure two revisions of one implementation (--impls NAME) in the same blocks."""
     from harness.run.compare import compared_name, revisions_chosen
 
-    compared_name(invocation)  # what it refuses comes first
+    name = compared_name(invocation)  # what it refuses comes first
     check(invocation)
     refuse_folder(invocation.out, invocation.resume)
     with revisions_chosen(with_default_processes(invocation)) as chosen:
-        _, head = chosen.sides
-        _measure_and_report(chosen, "pr", f"{invocation.settings.impls}@{head.word}")
+        from harness.answer import answer_same_code
+
+        if not answer_same_code(chosen, name):
+            _measure_and_report(chosen, "pr", f"{name}@{chosen.sides[1].word}")
 
 
 @app.command()
@@ -172,9 +174,21 @@ def tune(invocation: Invocation) -> None:
         raise typer.Exit(code)
 
 
-def _load_all(paths: Sequence[Path]) -> list[Results]:
-    """The files, which stay in memory: the collector need not look through them again and again."""
-    runs = [load(path) for path in paths]
+def _load_all(paths: Sequence[Path], forms: Mapping[Path | None, str]) -> list[Results]:
+    """The files, which stay in memory: the collector need not look through them again and again.
+
+    Where the only one says that nothing was measured, that is written in the `forms`, by file, and the command passes.
+    """
+    try:
+        runs = [load(path) for path in paths]
+    except SameCodeError as same:
+        if len(paths) > 1 or not {"console", "pr", "json"}.issuperset(forms.values()):
+            raise
+        from reports import write_same_code
+
+        for out, form in forms.items():
+            write_same_code(same.record, form, out)
+        raise typer.Exit from None
     gc.freeze()
     return runs
 
@@ -213,7 +227,7 @@ def report(
     subject = subject or impl
     if subject is not None and form != "pr":
         raise UsageError(f"--subject {subject}: is of --format pr; add that, or leave --subject out")
-    runs = _load_all(results)
+    runs = _load_all(results, {out: form})
     import reports  # not before a file that cannot be read is refused
 
     reports.write(runs, form, out, baseline=baseline, impl=subject, context=context)
@@ -273,7 +287,7 @@ def gate(
         options = "--processes, --out, --resume, --allow-others, --impl and --tuned"
         raise UsageError(f"{options} are of the run that confirms; add --confirm")
     as_json = is_json(form)
-    runs = _load_all(results)
+    runs = _load_all(results, {comment: "pr", None: form})
     import reports
     from harness.analysis.verdicts import exit_code
     from harness.gate.confirm import confirm as measure_again

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import typer
 
-from harness.records.file import Results, load
+from harness.records.file import RESULTS_NAME, Results, ResultsFile, load
+from harness.records.run_records import SameCodeRecord, SideRecord
 from harness.records.schema import RANKED, RowRecord
 from harness.run.invocation import Invocation
+from harness.run.opening import claimed
 from harness.run.progress import Display
 
 
@@ -51,6 +53,22 @@ def print_resume_hint(invocation: Invocation, display: Display) -> Generator[Non
     except KeyboardInterrupt:
         display.say(f"nothing{' more' if invocation.resume else ''} was measured")
         raise
+
+
+def answer_same_code(invocation: Invocation, name: str) -> bool:
+    """Whether both sides of a comparison are the same code; if so, say it, and write it to --out for results."""
+    from harness.run.same_code import is_same_code
+    from reports import write_same_code
+
+    if invocation.even_if_same or invocation.resume or not is_same_code(name, invocation.sides):
+        return False
+    sides = [SideRecord(word=side.word, commit=side.commit, file=side.named) for side in invocation.sides]
+    record = SameCodeRecord(command=invocation.command, impl=name, sides=sides)
+    if invocation.out:
+        with claimed(path := invocation.out / RESULTS_NAME), closing(ResultsFile(path)) as file:
+            file.append(record)
+    write_same_code(record, invocation.format)
+    return True
 
 
 def _measure(invocation: Invocation, display: Display) -> Path:

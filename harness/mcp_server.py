@@ -77,7 +77,8 @@ def make_server(root: Path) -> MCPServer:
     async def measure(context: Context, limit_s: float, command: str, *words: str) -> dict[str, Any]:
         out = _inside(root, f"runs/serve-{datetime.now(UTC):%Y%m%d-%H%M%S-%f}")
         report = await ask(context, limit_s, command, *words, f"--out={out}")
-        return {"results": str(out.relative_to(root) / RESULTS_NAME), "rows": list(_rows(report))}
+        results, same = str(out.relative_to(root) / RESULTS_NAME), report.get("record") == "same_code"
+        return {"results": results, "rows": list(_rows(report)), "same_code": same}
 
     @server.tool(name="list")
     async def list_(

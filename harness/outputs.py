@@ -72,11 +72,12 @@ def schemas() -> dict[str, Callable[[], str]]:
     from harness.cases.tuned import TunedFile
     from harness.judge.verdict import FileVerdict
     from harness.records.file import Line
+    from harness.records.run_records import SameCodeRecord
     from harness.run.listing import Listing
 
     printed = {
-        "report": (Comparison, _Schema),
-        "gate": (GateOutput, _Schema),
+        "report": (Comparison | SameCodeRecord, _Schema),
+        "gate": (GateOutput | SameCodeRecord, _Schema),
         "list": (Listing, _Schema),
         "selftest": (SelfTestOutput, _Schema),
         "tune": (TunedFile, _Schema),

@@ -13,6 +13,7 @@ from harness.analysis.verdicts import Verdict
 from harness.errors import UsageError
 from harness.records.contexts import COLD
 from harness.records.file import Results
+from harness.records.run_records import SameCodeRecord
 from reports.formats import (
     console,
     dashboards,
@@ -115,6 +116,11 @@ def render_compared(runs: Sequence[Comparison], form: str, impl: str | None = No
 def write_comment(run: Results, verdicts: Sequence[Verdict], out: Path) -> None:
     """Write what a pull request's comment says of a run and a gate's verdicts on it."""
     _put(pull_request.render(compare(run), verdicts=verdicts), out)
+
+
+def write_same_code(record: SameCodeRecord, form: str, out: Path | None = None) -> None:
+    """Write that nothing was measured because head's code is base's, as JSON or else as text."""
+    _put(export.dumped(record) if form == "json" else pull_request.same_code(record), out)
 
 
 def _put(text: str, out: Path | None) -> None:

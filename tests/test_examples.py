@@ -94,7 +94,8 @@ HOSTILE_NAME = HOSTILE_BRANCH + "'"
 @pytest.mark.parametrize(
     ("fault", "code", "says", "branch", "name"),
     [
-        ("", 3, "right on 1 of 1", "base", "my-norm"),
+        ("", 0, "my-norm: head's code is base's", "base", "my-norm"),
+        ("1.0 * ", 3, "right on 1 of 1", "base", "my-norm"),
         ("1.01 * ", 1, "wrong on 1 of 1", HOSTILE_BRANCH, HOSTILE_NAME),
         ("", 2, "measured nothing.**\n\n    error: there is no revision", "$(touch RUN)", "my-norm"),
     ],

@@ -31,18 +31,25 @@ from harness.records import impossible, limits
 from harness.records.contexts import COLD, HOST
 from harness.records.reason_texts import sentence
 from harness.records.reasons import Reason
-from harness.records.run_records import OUT_OPTION, EndRecord, GpuRecord, ResumedRecord, RunRecord
+from harness.records.run_records import OUT_OPTION, EndRecord, GpuRecord, ResumedRecord, RunRecord, SameCodeRecord
 from harness.records.schema import Budget, ConditionsRecord, RowRecord, SanitizerRecord, SelfTestRecord, worst
 
-AnyRecord = (
-    RunRecord | ResumedRecord | GpuRecord | SelfTestRecord | RowRecord | ConditionsRecord | SanitizerRecord | EndRecord
-)
+_Measured = ResumedRecord | GpuRecord | SelfTestRecord | RowRecord | ConditionsRecord | SanitizerRecord | EndRecord
+AnyRecord = RunRecord | SameCodeRecord | _Measured
 Line = Annotated[AnyRecord, Field(discriminator="record")]
 _LINE: TypeAdapter[AnyRecord] = TypeAdapter(Line, config=ConfigDict(defer_build=True))
 R = TypeVar("R", bound=AnyRecord)
 RESULTS_NAME = "results.jsonl"  # of the file that a run writes
 MAGIC = {".gz": b"\x1f\x8b", ".bz2": b"BZh"}  # what a packed file begins with
 PACKED = {".gz": gzip.open, ".bz2": bz2.open}  # numbers in text come out a third smaller by bzip2
+
+
+class SameCodeError(UsageError):
+    """A file that has a `record` of why nothing was measured, where results are needed."""
+
+    def __init__(self, path: Path, record: SameCodeRecord) -> None:
+        super().__init__(f"{path} has no results, as head's code was base's; leave it out, or compare --even-if-same")
+        self.record = record
 
 
 @dataclass(frozen=True)
@@ -192,7 +199,7 @@ def _load(path: Path, torn: bool) -> Results:
         )
     run = _parse(path, 1, lines[0])
     if not isinstance(run, RunRecord):
-        raise _not_results(path)
+        raise _not_results(path, run)
     if not lines[-1].endswith(b"\n"):
         raise UsageError(f"{path} line {len(lines)} is cut off; {_how_to_go_on(path, run)}")
     limits.refuse_above(limits.PROCESSES, run.settings.processes, path, "processes")
@@ -338,5 +345,7 @@ def _parse(path: Path, number: int, line: bytes) -> AnyRecord:
         ) from error
 
 
-def _not_results(path: Path) -> UsageError:
+def _not_results(path: Path, record: AnyRecord | None = None) -> UsageError:
+    if isinstance(record, SameCodeRecord):
+        return SameCodeError(path, record)
     return UsageError(f"{path} does not begin with a run record; is it a results.jsonl of `normbwd bench`?")

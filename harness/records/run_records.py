@@ -85,6 +85,19 @@ def _short(revision: str | None) -> str | None:
     return revision[:12] if revision and re.fullmatch(r"[0-9a-f]{40}", revision) else revision
 
 
+class SameCodeRecord(Record):
+    """The one line of a file, in place of a run, where head's code is base's: nothing was measured."""
+
+    record: Literal["same_code"] = "same_code"
+    schema_version: Literal[1] = SCHEMA_VERSION
+    command: str
+    impl: str
+    sides: list[SideRecord]
+    exit_code: Literal[0] = 0
+    cases: list[str] = Field(default=[], max_length=0, description="as a report has them")
+    verdicts: list[str] = Field(default=[], max_length=0, description="as a gate has them")
+
+
 class DrawnRecord(Record):
     """The seed of drawn shapes, whether it was chosen, and the version of the kernel that they are held out from.
 

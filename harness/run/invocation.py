@@ -29,6 +29,7 @@ class Invocation(BaseModel, frozen=True, extra="forbid"):
     )
     base: str = Field(default="", description="the revision to compare with")
     head: str = Field(default="HEAD", description="the revision that is compared")
+    even_if_same: bool = Field(default=False, description="measure even where head's code is base's")
     sanitizer: bool = Field(default=False, description="also run the tools of compute-sanitizer on small cases")
     out: Path | None = Field(default=None, description="folder of the results (default: runs/TIME-DEVICE)")
     resume: bool = Field(default=False, description="go on with an interrupted run, of --out or the latest")

@@ -10,7 +10,7 @@ from harness.analysis.comparison import Comparison
 from harness.analysis.verdicts import Verdict
 from harness.defaults import OWN_IMPL
 from harness.errors import UsageError
-from harness.records.run_records import OUT_OPTION
+from harness.records.run_records import OUT_OPTION, SameCodeRecord
 from reports import columns, figures
 from reports.columns import Row
 from reports.markdown_writer import code, escape, write_table
@@ -46,6 +46,14 @@ def render(comparison: Comparison, impl: str | None = None, verdicts: Sequence[V
         headings = {"ranked_us": f"{subjects[0]} us"}
     rows = [Row(comparison, case, case.entry(subject)) for case in comparison.cases for subject in subjects]
     return "\n".join([*top, *_table(rows, room, names, headings), *bottom]) + "\n"
+
+
+def same_code(record: SameCodeRecord) -> str:
+    """The text where head's code is base's."""
+    base, head = (side.commit[:12] for side in record.sides)
+    said = f"**{escape(record.impl)}: head's code is base's (comments and docstrings aside): nothing to measure.**"
+    loaded = f"Of base {base} and head {head} the adapter and its package are loaded, and no other file"
+    return f"{said}\n\n{loaded}. `normbwd compare --even-if-same` measures all the same.\n"
 
 
 def _head_and_base(comparison: Comparison, name: str, verdicts: Sequence[Verdict]) -> str:

@@ -335,8 +335,7 @@ MEND = "; delete the line, or read the file with the version that wrote it"
             2,
             {"record": "note"},
             "the line: Input tag 'note' found using 'record' does not match any of the expected tags: 'run', "
-            "'resumed', "
-            "'gpu', 'selftest', 'row', 'conditions', 'sanitizer', 'end'",
+            "'same_code', 'resumed', 'gpu', 'selftest', 'row', 'conditions', 'sanitizer', 'end'",
         ),
     ],
 )

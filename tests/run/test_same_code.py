@@ -1,0 +1,75 @@
+"""What is the same code on both sides: never what may differ, and comments, docstrings and documents always."""
+
+from pathlib import Path
+
+import pytest
+
+from harness.run.same_code import is_same_code
+from harness.worker.revisions import two_sides
+from tests.repositories import HONEST, commit, git
+
+FILE, ROWS = "my_norm.py", "src/pack/rows.py"
+PACKAGE = {"src/pack/__init__.py": "", ROWS: "ROWS = 1\n", "src/pack/t.txt": "1", "src/pack/my_norm.py": HONEST}
+
+
+def same(where, before, after):
+    git(where, "init", "-q")
+    commit(where, {"README.md": "", FILE: HONEST} | before)
+    for name in (name for name, content in after.items() if not isinstance(content, str)):
+        (where / name).unlink(missing_ok=True)
+        if after[name]:
+            (where / name).symlink_to(after[name])
+    commit(where, {name: content for name, content in after.items() if isinstance(content, str)})
+    with two_sides(where / ("src/pack/my_norm.py" if ROWS in before else FILE), "HEAD~1", "HEAD") as sides:
+        return is_same_code("my-norm", sides)
+
+
+def code(*lines):
+    return HONEST + "\n\ndef load(x):\n    " + "\n    ".join(lines) + "\n"
+
+
+READING = code("return open(__file__).read()")
+LATIN = "# coding: {}\n" + HONEST + 'WORD = "\u00e4"\n'
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({}, {FILE: HONEST.replace('"""My', '# A comment.\n\n\n"""Our').replace(" = ", "  =  ")}),
+        ({FILE: code("import torch")}, {FILE: code('"""Loads."""', "import torch"), "README.md": None}),
+        ({"lib/helper.py": "X = 1"}, {"lib/helper.py": "X = 2", "tests/check.py": "new"}),
+        (PACKAGE, {ROWS: "# one\nROWS = 1\n", "src/pack/NOTES.md": "", "check.c": ""}),
+        ({FILE: READING}, {"README.md": "new"}),
+    ],
+    ids=["comments", "docstring", "outside", "package", "document"],
+)
+def test_same_code(tmp_path, before, after):
+    assert same(tmp_path, before, after)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({FILE: code("return 1")}, {FILE: code("return 1.0")}),
+        ({FILE: code('"""Old."""', "return load.__doc__")}, {FILE: code('"""New."""', "return load.__doc__")}),
+        ({FILE: code("return x")}, {FILE: code("# type: (int) -> int", "return x")}),
+        ({FILE: READING}, {FILE: READING + "# more\n"}),
+        ({FILE: READING, "data.json": "1"}, {"data.json": "2"}),
+        ({FILE: READING.replace("__file__", "__file__ + '/../kernel.md'")}, {"kernel.md": "2"}),
+        ({FILE: code("import lib.helper")}, {"lib/helper.py": "X = 2"}),
+        ({FILE: code("exec(open('kernel.txt').read())")}, {"kernel.txt": "2"}),
+        ({}, {".gitattributes": "*.py ident"}),
+        ({FILE: LATIN.format("utf-8")}, {FILE: LATIN.format("latin-1")}),
+        ({FILE: HONEST.replace('"my-norm"', '"my" + "-norm"')}, {"README.md": "new"}),
+        ({}, {FILE: HONEST + "\ndef broken(:\n"}),
+        (PACKAGE, {ROWS: "ROWS = 2\n"}),
+        (PACKAGE, {ROWS: None}),
+        (PACKAGE, {"src/pack/k\u00e4se.py": "X = 1"}),
+        (PACKAGE, {"src/pack/t.txt": "2"}),
+        (PACKAGE, {ROWS: Path("__init__.py")}),
+        (PACKAGE | {"rows/a.py": "1"}, {"src/pack/linked": Path("../../rows"), "rows/a.py": "2"}),
+        (PACKAGE, {"src/__init__.py": ""}),
+    ],
+)
+def test_what_may_differ_is_measured(tmp_path, before, after):
+    assert not same(tmp_path, before, after)
