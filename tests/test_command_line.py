@@ -171,10 +171,6 @@ def no_worker(monkeypatch):
             "--context 'warm': not one of cold, graph, beside:N, hot-dy, host, fwd+bwd, or step for "
             "cold,graph,beside:8,beside:32,hot-dy,host",
         ),
-        (
-            "bench --context all-reduce",
-            "--context all-reduce: takes a second GPU; python examples/all_reduce.py measures it",
-        ),
         ("bench --holder 640", "--holder 640: must be THREADSxKIB, such as 640x200"),
         ("bench --out=", "--out is empty; name a folder"),
         ("bench --impl '' --out ''", "--out is empty; name a folder"),

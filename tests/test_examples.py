@@ -1,12 +1,10 @@
 """The examples run as they are written."""
 
-import argparse
 import dataclasses
 import importlib.util
 import math
 import os
 import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -18,14 +16,8 @@ import yaml
 import reports
 from harness.cases import NormCase, make_inputs
 from harness.cases.input_kinds import INPUT_KINDS
-from harness.records import file as results_file
-from harness.records.reason_texts import sentence
-from harness.records.schema import Timing
-from harness.records.settings import Settings
 from harness.verify import precision
 from harness.worker.discovery import discover
-from harness.worker.interleave import TimingJob
-from tests.fake_device import FakeDevice
 from tests.repositories import commit, git
 from tests.results_factory import CASE, LAYER, results, row, twin
 
@@ -291,130 +283,6 @@ def test_a_step_beside_nothing_does_not_count(capsys):
         "torch, beside a kernel: a step takes 1000 us, half of them 1000 to 1000",
         "in-house, beside a kernel: no time (20 of 20 steps do not count: the other kernel did not hold)",
     ]
-
-
-# ------------------------------------------------------------------------------------------------ beside an all-reduce
-
-
-class Reduction:
-    """An all-reduce that is still there when a backward has ended, or not."""
-
-    def __init__(self, lasts=True, starts=True):
-        self.lasts, self.starts, self.calls = lasts, starts, []
-
-    def occupy(self, programs, for_us):
-        self.calls.append(("occupy", programs, for_us))
-
-    def started(self):
-        return self.starts
-
-    def state(self):
-        return "running" if self.lasts else "over"
-
-    def release(self):
-        self.calls.append("release")
-
-
-def found_beside(reduction, monkeypatch):
-    """What is found of two candidates beside this all-reduce, on a device that is scripted."""
-    example, device = load("all_reduce"), FakeDevice(lambda name, run: {"slow": 40.0, "fast": 10.0}.get(name, 5.0))
-    monkeypatch.setattr(example, "make_device", lambda *_: device)
-    candidates = [device.candidate(name) for name in ("slow", "fast")]
-    settings = Settings(baseline="slow", min_blocks=3, max_blocks=3, half_width=0.003, budget_s=9.0)
-    job = TimingJob(make_inputs(NORM, 0), candidates, settings, "group")
-    alone = {"slow": Timing(group="group", flush="clean", samples_us=[200.0])}
-    step = example.Step(job, alone, reduction)
-    return step.time_in("all-reduce").records
-
-
-def test_all_are_timed_beside_an_all_reduce(monkeypatch):
-    reduction = Reduction()
-    records = found_beside(reduction, monkeypatch)
-    assert records["slow"].timing.samples_us == [40.0] * 3
-    assert records["fast"].timing.samples_us == [10.0] * 3
-    assert set(reduction.calls) == {("occupy", 0, 100.0 + 20 * 200.0), "release"}, "as long as 20 of the slowest take"
-
-
-@pytest.mark.parametrize(
-    ("fault", "why"),
-    [({"lasts": False}, "3 the kernel beside ended early"), ({"starts": False}, "3 the kernel beside did not start")],
-)
-def test_a_block_is_void_where_no_all_reduce_was_beside(fault, why, monkeypatch):
-    record = found_beside(Reduction(**fault), monkeypatch)["fast"]
-    assert (record.timing, sentence(record.untimed)) == (None, f"every block was void: {why}")
-
-
-class Probe(Reduction):
-    """Programs of which some find room, as the kernel that holds multiprocessors says it."""
-
-    multiprocessors, threads, shared_kib = 132, 640, 200
-
-    def running(self):
-        return 108
-
-
-def test_multiprocessors_with_room_an_all_reduce_is_told_with_the_size_of_a_program():
-    example, probe = load("all_reduce"), Probe()
-    size = "a program of 640 threads and 200 KiB of shared memory"
-    line = f"beside an all-reduce {size} finds room on 108 of 132 multiprocessors"
-    assert example.room_text(Reduction(), probe) == line
-    assert probe.calls[:2] == [("occupy", 132, 5000.0), "release"], "calibrated before there is an all-reduce"
-
-
-def test_all_reduce_leaves_a_results_file(tmp_path, capsys):
-    """On a CPU, beside an all-reduce that does nothing: what stands in the file, and what is printed."""
-    example = load("all_reduce")
-    arguments = ["--shapes", "8x64", "--norm", "rms", "--impls", "torch-eager", "--samples", "3"]
-    parsed = argparse.Namespace(shapes="8x64", norm="rms", impls="torch-eager", samples=3, out=tmp_path / "out")
-    invocation = example.asked(parsed, arguments).changed(device="cpu")
-    folder = example.measure(invocation, example.planned_here(invocation), Reduction())
-    found = results_file.load(folder / "results.jsonl")
-    assert found.contexts == ("cold", "beside:8", "beside:32", "all-reduce")
-    assert found.run.command == "python examples/all_reduce.py --shapes 8x64 --norm rms --impls torch-eager --samples 3"
-    (row,) = [row for row in found.rows if row.role == "impl"]
-    assert len(row.timing.samples_us) == len(row.contexts["all-reduce"].timing.samples_us) == 3
-    assert row.contexts["beside:8"].status == "unsupported"
-    assert not found.end.interrupted
-    assert re.fullmatch(
-        r"rms-8x64-fp32 +torch-eager +cold [\d.]+  beside:8 a CPU .+  all-reduce [\d.]+ x[\d.]+\n",
-        capsys.readouterr().out,
-    )
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "error"),
-    [
-        ([], 4, "an all-reduce needs two GPUs, and here are 1"),
-        (["--samples", "0"], 2, "--samples 0: must be at least 1"),
-        (["--shapes", "8192"], 2, "--shapes: '8192' is not a shape; write ROWSxCOLS, such as 8192x4096"),
-    ],
-)
-def test_what_cannot_be_measured_beside_an_all_reduce_is_one_line(monkeypatch, capsys, arguments, code, error):
-    example = load("all_reduce")
-    monkeypatch.setattr(example.torch.cuda, "device_count", lambda: 1)
-    with pytest.raises(SystemExit) as stopped:
-        example.main(arguments)
-    shown = capsys.readouterr().err
-    assert (stopped.value.code, shown.partition(": error: ")[2]) == (code, f"{error}\n")
-
-
-@pytest.mark.slow
-def test_two_processes_reduce(monkeypatch):
-    monkeypatch.syspath_prepend(EXAMPLES)  # the other process looks for the module by its name
-    import all_reduce
-
-    reduction = all_reduce.AllReduce("gloo", "cpu", 1000)
-    try:
-        os.kill(reduction._process.pid, signal.SIGINT)  # a terminal sends Ctrl-C to both
-        reduction.occupy(0, 1e9)
-        assert reduction.started()
-        reduction.release()
-        assert reduction.state() == "over"
-        assert not reduction.numbers.any()
-        reduction._process.kill()
-        reduction._process.join()
-    finally:
-        reduction.close()
 
 
 @pytest.mark.parametrize("planted", range(16))

@@ -11,7 +11,6 @@ GRAPH = "graph"  # captured once, replayed
 HOT_DY = "hot-dy"  # dy written by an elementwise kernel just before
 FWD_BWD = "fwd+bwd"  # the forward and then the backward in one sample, as a library's autograd function runs them
 HOST = "host"  # the time on the host to enqueue one call
-ALL_REDUCE = "all-reduce"  # beside a real all-reduce on two GPUs; measured by examples/all_reduce.py, not by `bench`
 BESIDE = "beside:"  # with the number of programs of a kernel on another stream, each holding a multiprocessor
 STEP = (COLD, GRAPH, f"{BESIDE}8", f"{BESIDE}32", HOT_DY, HOST)
 EVERY = "step"
@@ -45,7 +44,7 @@ def parse_contexts(text: str) -> tuple[str, ...]:
 
 def parse_context(word: str) -> str:
     """One context as it is stored; raises UsageError for another word."""
-    if word in (COLD, GRAPH, HOT_DY, HOST, FWD_BWD, ALL_REDUCE):
+    if word in (COLD, GRAPH, HOT_DY, HOST, FWD_BWD):
         return word
     number = word.removeprefix(BESIDE)
     if word.startswith(BESIDE) and number.isdecimal() and int(number) > 0:

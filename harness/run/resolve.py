@@ -18,7 +18,7 @@ from harness.devices.facts import has_driver
 from harness.errors import UsageError
 from harness.records import limits
 from harness.records.cases_asked import cases_on, dtype_on, suite_on
-from harness.records.contexts import ALL_REDUCE, COLD, FWD_BWD, HOT_DY, parse_holder, programs_beside
+from harness.records.contexts import COLD, FWD_BWD, HOT_DY, parse_holder, programs_beside
 from harness.records.settings import Settings
 from harness.run.invocation import Invocation
 from harness.run.plan import refuse_unknown
@@ -44,8 +44,6 @@ def check(invocation: Invocation) -> None:
         raise UsageError("--sanitizer --variant: the sanitizer runs plain norms alone; leave one of them out")
     _check_names(invocation)
     _check_numbers(invocation)
-    if ALL_REDUCE in settings.context:
-        raise UsageError(f"--context {ALL_REDUCE}: takes a second GPU; python examples/all_reduce.py measures it")
     parse_holder(settings.holder)
     if invocation.device.strip().lower() == "cpu":
         contexts_left_out(settings, "cpu")
@@ -92,7 +90,7 @@ def contexts_left_out(settings: Settings, kind: DeviceKind, multiprocessors: int
     """
     asked = [context for context in settings.context if context != COLD]
     if kind == "cpu":
-        absent = [context for context in asked if context not in (HOT_DY, FWD_BWD, ALL_REDUCE)]
+        absent = [context for context in asked if context not in (HOT_DY, FWD_BWD)]
         why, instead = "a CPU has no streams, so that nothing runs beside a call", f"name {HOT_DY}, or leave it out"
     else:
         absent = [name for name in asked if multiprocessors and (programs_beside(name) or 0) >= multiprocessors]

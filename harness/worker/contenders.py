@@ -10,7 +10,7 @@ from harness.cases import Grads, Inputs
 from harness.cases.adapter import Implementation
 from harness.cases.traffic import ADD_NAME
 from harness.records.reasons import Reason, raised
-from harness.records.schema import SAME_TRAFFIC_ADD, ContextRecord, RowRecord, Timing
+from harness.records.schema import SAME_TRAFFIC_ADD, ContextRecord, RowRecord
 from harness.timing import conditions
 from harness.timing.breakdown import Breakdown
 from harness.timing.engine import Candidate, CandidateError
@@ -23,8 +23,6 @@ from harness.verify.verifier import LINGER_S
 from harness.worker.interleave import AGAIN, TimingJob, Together, implementation_of, time_together
 from harness.worker.rows import Rows, SpoiltError
 from harness.worker.training_step import ContextTimings, TrainingStep
-
-MakeStep = Callable[[TimingJob, Mapping[str, Timing]], TrainingStep]
 
 
 @dataclass
@@ -52,18 +50,12 @@ class Contender:
 
 
 class Contenders:
-    """The contenders of one case; one that fails while timed gets its row at once, the others get it by `write_rows`.
+    """The contenders of one case; one that fails while timed gets its row at once, others get it by `write_rows`."""
 
-    `step` makes what times them in the other contexts.
-    """
-
-    def __init__(
-        self, rows: Rows, inputs: Inputs, pristine: robustness.Pristine, step: MakeStep = TrainingStep
-    ) -> None:
+    def __init__(self, rows: Rows, inputs: Inputs, pristine: robustness.Pristine) -> None:
         self._rows = rows
         self._inputs = inputs
         self._pristine = pristine
-        self._step = step
         self._by_name: dict[str, Contender] = {}
 
     def add(self, contender: Contender) -> None:
@@ -128,7 +120,7 @@ class Contenders:
         if together.faults:
             self.fail_background_writers()
         self._fail_those_at_work()
-        step = self._step(job, together.timings)
+        step = TrainingStep(job, together.timings)
         in_contexts = {context: step.time_in(context) for context in job.settings.context[1:]}
         for contender in timed:
             self._conclude(contender, together, _records_of(contender.name, in_contexts))

@@ -24,10 +24,9 @@ from harness.verify.left_processes import own_processes, stay_busy
 from harness.verify.process_state import ProcessState
 from harness.verify.verifier import Verifier, VerifyResult, bytes_in_use, synchronise
 from harness.worker.configured import configuration_note
-from harness.worker.contenders import Contender, Contenders, MakeStep
+from harness.worker.contenders import Contender, Contenders
 from harness.worker.messages import Try
 from harness.worker.rows import Emit, Rows, SpoiltError, Watch
-from harness.worker.training_step import TrainingStep
 
 MOST_LEFT_BYTES = 1 << 26  # device memory that a failed implementation may still have; the others need the rest
 
@@ -48,24 +47,13 @@ class Prepared:
 
 
 class Trial:
-    """One request: `watch` is called with each stage before it begins, `emit` with each record once it is final.
+    """One request: `watch` is called with each stage before it begins, `emit` with each record once it is final."""
 
-    `step` makes what times the contenders in the other contexts.
-    """
-
-    def __init__(
-        self,
-        request: Try,
-        implementations: dict[str, Implementation],
-        watch: Watch,
-        emit: Emit,
-        step: MakeStep = TrainingStep,
-    ) -> None:
+    def __init__(self, request: Try, implementations: dict[str, Implementation], watch: Watch, emit: Emit) -> None:
         self.request = request
         self.case = request.case
         self.settings = request.settings
         self.rows = Rows(request, watch, emit)
-        self.step = step
         self.ordered = self._ordered(request.impls, implementations)
 
     def run(self) -> None:
@@ -81,7 +69,7 @@ class Trial:
             for implementation in runnable:
                 self.rows.write_error(implementation.name, error)
             return
-        self.contenders = Contenders(self.rows, self.inputs, self.pristine, self.step)
+        self.contenders = Contenders(self.rows, self.inputs, self.pristine)
         for implementation in runnable:
             self._qualify(implementation)
         if self.settings.timed:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from harness.analysis.case_comparison import CaseComparison, Entry, Waiting
 from harness.analysis.comparison import Comparison
 from harness.analysis.step import Spender, StepCell, every_context, spending, training_step
-from harness.records.contexts import ALL_REDUCE, BESIDE, COLD, FWD_BWD, GRAPH, HOST, HOT_DY, WAITS
+from harness.records.contexts import BESIDE, COLD, FWD_BWD, GRAPH, HOST, HOT_DY, WAITS
 from harness.records.reasons import Reason
 from harness.records.schema import RANKED
 from reports import figures
@@ -23,7 +23,6 @@ MEANING_OF_A_COLUMN = {
     HOT_DY: "with dy written just before",
     HOST: "the host's time to enqueue a call",
     FWD_BWD: "the forward and then the backward",
-    ALL_REDUCE: "while NCCL reduces over two GPUs",
 }
 TITLE = "In a training step"
 MODELS = "What a training step of these models spends in norm backwards"

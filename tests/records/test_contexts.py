@@ -19,7 +19,7 @@ from tests.wording import worded
         ("step", STEP),
         ("beside:64,step", ("cold", "beside:64", *STEP[1:])),
         ("beside:08", ("cold", "beside:8")),
-        ("beside:8,all-reduce", ("cold", "beside:8", "all-reduce")),  # which a file has, and `bench` does not measure
+        ("beside:8,fwd+bwd", ("cold", "beside:8", "fwd+bwd")),
     ],
 )
 def test_cold_is_always_first_among_the_contexts(text, contexts):
