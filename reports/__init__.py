@@ -31,7 +31,7 @@ from reports.parts import kernel_table, selftest, studies
 
 Runs = Results | Sequence[Results]  # several only for a format that compares files
 OF_SEVERAL = ("gpus", "history", "html", "leads", "plots", "verification")
-COMPARED: dict[str, Callable[[Sequence[Comparison], str | None], str]] = {
+WRITTEN: dict[str, Callable[[Sequence[Comparison], str | None], str]] = {
     "console": lambda runs, _: console.render(runs[0]),
     "markdown": lambda runs, _: markdown.render(runs[0]),
     "grid": lambda runs, _: grid.render(runs[0]),
@@ -46,18 +46,19 @@ COMPARED: dict[str, Callable[[Sequence[Comparison], str | None], str]] = {
     "history": lambda runs, _: history.render(runs),
     "html": lambda runs, _: html.render(runs),
     "verification": lambda runs, _: verification.render(runs),
-}
-_UNCOMPARED: dict[str, Callable[[Results], str]] = {
-    "selftest": selftest.page,
-    "engines": studies.engines,
-    "aa": studies.aa,
-    "processes": studies.processes,
-    "first-call": studies.first_calls,
+    "selftest": lambda runs, _: selftest.page(runs[0]),
+    "engines": lambda runs, _: studies.engines(runs[0]),
+    "aa": lambda runs, _: studies.aa(runs[0]),
+    "processes": lambda runs, _: studies.processes(runs[0]),
+    "first-call": lambda runs, _: studies.first_calls(runs[0]),
 }
 DRAWN = ("plots", "all-plots")  # at most eight, or with the kernels of every case
-TEXTS = (*COMPARED, *_UNCOMPARED)
+TEXTS = tuple(WRITTEN)
 FORMATS = (*TEXTS, *DRAWN)
-ABOUT_COLD = (*_UNCOMPARED, "gpus", "history", "leads", "verification")
+ABOUT_COLD = (
+    *("selftest", "engines", "aa", "processes", "first-call"),
+    *("gpus", "history", "leads", "verification"),
+)
 
 
 def render(
@@ -68,12 +69,7 @@ def render(
     `context` is the context of the tables of cases. Raises UsageError for an unknown format, for more files than the
     format takes, and for a name that the results do not hold.
     """
-    if form in DRAWN:
-        raise UsageError(f"--format {form} is drawn, not written; give a folder with --out")
-    runs = _checked(results, form, context)
-    if form in _UNCOMPARED:
-        return _UNCOMPARED[form](runs[0])
-    return render_compared([compare(run, baseline, context) for run in runs], form, impl)
+    return render_compared(_compared(results, form, baseline, context), form, impl)
 
 
 def write(
@@ -86,11 +82,7 @@ def write(
     context: str = COLD,
 ) -> None:
     """Write a report of results files as `write_compared` does; raises UsageError as `render` does."""
-    if form in _UNCOMPARED or (form in DRAWN and out is None):
-        _put(render(results, form, context=context), out)
-    else:
-        runs = _checked(results, form, context)
-        write_compared([compare(run, baseline, context) for run in runs], form, out, impl)
+    write_compared(_compared(results, form, baseline, context, out), form, out, impl)
 
 
 def write_compared(runs: Sequence[Comparison], form: str, out: Path | None = None, impl: str | None = None) -> None:
@@ -110,7 +102,7 @@ def write_compared(runs: Sequence[Comparison], form: str, out: Path | None = Non
 
 def render_compared(runs: Sequence[Comparison], form: str, impl: str | None = None) -> str:
     """The text of a report of compared files."""
-    return COMPARED[form](runs, impl)
+    return WRITTEN[form](runs, impl)
 
 
 def write_comment(run: Results, verdicts: Sequence[Verdict], out: Path) -> None:
@@ -133,8 +125,10 @@ def _put(text: str, out: Path | None) -> None:
         raise UsageError(f"cannot write {out}: {error.strerror}; give a writable path with --out") from error
 
 
-def _checked(results: Runs, form: str, context: str) -> Sequence[Results]:
-    """The files; raises UsageError where the format is unknown, or takes neither so many nor that context."""
+def _compared(
+    results: Runs, form: str, baseline: str | None, context: str, out: Path | None = None
+) -> list[Comparison]:
+    """The files compared; raises UsageError where the format is unknown, or takes neither so many nor that context."""
     runs = [results] if isinstance(results, Results) else results
     if context != COLD and form in ABOUT_COLD:
         raise UsageError(f"--format {form} is about the context {COLD}; leave out --context")
@@ -142,4 +136,6 @@ def _checked(results: Runs, form: str, context: str) -> Sequence[Results]:
         raise UsageError(f"no report format {form!r}; --format can be: {', '.join(FORMATS)}")
     if len(runs) != 1 and form not in OF_SEVERAL:
         raise UsageError(f"--format {form} takes one file, not {len(runs)}; {', '.join(OF_SEVERAL)} take several")
-    return runs
+    if form in DRAWN and out is None:
+        raise UsageError(f"--format {form} is drawn, not written; give a folder with --out")
+    return [compare(run, baseline, context) for run in runs]

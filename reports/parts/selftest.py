@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from harness.records.file import Results
+from harness.analysis.comparison import Comparison
 from harness.records.schema import Check, SelfTestRecord, worst
 from reports import figures
 from reports.markdown_writer import details as folded
@@ -32,12 +32,13 @@ def render(records: Sequence[SelfTestRecord]) -> str:
     return captured(show)
 
 
-def page(results: Results) -> str:
+def page(comparison: Comparison) -> str:
     """The self-tests of a run as a page of markdown."""
-    if not results.selftests:
+    records = comparison.selftests
+    if not records:
         return ASK
-    parts = [conditions.heading("Self-test", results.run), write_table(_checks(results.selftests))]
-    parts += [*map(escape, caveats.failed_checks(results.selftests)), *_budget(results.selftests)]
+    parts = [conditions.heading("Self-test", comparison.run), write_table(_checks(records))]
+    parts += [*map(escape, caveats.failed_checks(records)), *_budget(records)]
     return paragraphs(parts)
 
 

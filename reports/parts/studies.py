@@ -10,10 +10,10 @@ from statistics import fmean, median, stdev
 
 import numpy as np
 
-from harness.analysis.joining import Joined, aa_ratio, band, by_case, pairs
+from harness.analysis.comparison import Comparison
+from harness.analysis.joining import Joined, aa_ratio, pairs
 from harness.analysis.statistics import CONFIDENCE, IncomparableError, Ratio, geomean, verdict
 from harness.cases import NormCase
-from harness.records.file import Results
 from harness.records.schema import RANKED
 from reports import figures
 from reports.markdown_writer import escape, paragraphs, table
@@ -60,28 +60,28 @@ class SelfComparison:
         return verdict(self.ratio, self.band) != "same"
 
 
-def self_comparisons(results: Results) -> list[SelfComparison]:
+def self_comparisons(comparison: Comparison) -> list[SelfComparison]:
     """Every implementation that can be compared with itself, in the order of the file."""
-    baseline = results.run.settings.baseline
     comparisons: list[SelfComparison] = []
-    for case, rows in by_case(results).items():
-        aa = band(rows, baseline)
+    for case in comparison.cases:
+        rows, aa = case.joined, case.aa_band
         for impl in (impl for impl, role in rows if role == "again"):
             first, measured = rows.get((impl, "impl")), aa_ratio(rows, impl)
             if aa is not None and measured is not None and first is not None and first.median_us is not None:
-                comparisons.append(SelfComparison(case.key, impl, first.median_us, measured, aa, impl == baseline))
+                makes_band = impl == comparison.baseline
+                comparisons.append(SelfComparison(case.case.key, impl, first.median_us, measured, aa, makes_band))
     return comparisons
 
 
-def aa(results: Results) -> str:
+def aa(comparison: Comparison) -> str:
     """How often an implementation is called different from itself."""
-    comparisons = self_comparisons(results)
+    comparisons = self_comparisons(comparison)
     if not comparisons:
         return ASK_AA
     judged = [pair for pair in comparisons if not pair.makes_band]
     claims = [pair for pair in judged if pair.claim]
     counted = f"{figures.count(len(comparisons), 'pair')}, {len(comparisons) - len(judged)} of them the baseline's own."
-    parts = [conditions.heading("A/A", results.run), ABOUT_AA, counted]
+    parts = [conditions.heading("A/A", comparison.run), ABOUT_AA, counted]
     if judged:
         offs = np.abs([math.log(pair.ratio.value) for pair in judged])
         middle, high, most = (figures.spread(float(value)) for value in np.percentile(offs, (50, 95, 100)))
@@ -103,15 +103,14 @@ def _list(title: str, listed: Sequence[SelfComparison]) -> str:
     return f"## {title}\n\n" + table([*left("case", "impl"), "us", "ratio to itself [95 %]", "A/A band"], rows) + more
 
 
-def processes(results: Results) -> str:
+def processes(comparison: Comparison) -> str:
     """How far processes are apart: the speedup over the baseline from each process alone."""
-    baseline = results.run.settings.baseline
     entries: list[tuple[Sequence[float], Sequence[float]]] = []  # the log speedup of each process, and its median us
-    for case in by_case(results).values():
+    for case in (case.joined for case in comparison.cases):
         for impl, joined in case.impls.items():
             with suppress(IncomparableError):
-                logs = [pair.median_log for pair in pairs(case.get((baseline, "impl")), joined)]
-                if impl != baseline and len(logs) > 1:
+                logs = [pair.median_log for pair in pairs(case.get((comparison.baseline, "impl")), joined)]
+                if impl != comparison.baseline and len(logs) > 1:
                     entries.append((logs, joined.medians_us))
     if not entries:
         return ASK_PROCESSES
@@ -122,7 +121,7 @@ def processes(results: Results) -> str:
         f"speedups {_spreads([logs for logs, _ in entries])}. A process's speedup is off by at most "
         f"{figures.spread(float(np.percentile(offs, 100 * CONFIDENCE)))} % in {100 * CONFIDENCE:.0f} % of all."
     )
-    return paragraphs([conditions.heading("Agreement of processes", results.run), ABOUT_PROCESSES, scatter])
+    return paragraphs([conditions.heading("Agreement of processes", comparison.run), ABOUT_PROCESSES, scatter])
 
 
 def _spreads(values: Sequence[Sequence[float]], log: Callable[[float], float] = float) -> str:
@@ -131,14 +130,15 @@ def _spreads(values: Sequence[Sequence[float]], log: Callable[[float], float] = 
     return f"median {figures.spread(median(spreads))} %, largest {figures.spread(max(spreads))} %"
 
 
-def first_calls(results: Results) -> str:
+def first_calls(comparison: Comparison) -> str:
     """How long each implementation prepares and is called first, over all cases, in the first process and later."""
     seconds: dict[str, dict[bool, dict[tuple[NormCase, int], float]]] = {}
-    for row in (row for row in results.rows if row.prepare_s is not None):
+    every = (row for case in comparison.cases for joined in case.joined.values() for row in joined.rows)
+    for row in (row for row in every if row.prepare_s is not None):
         of_impl = seconds.setdefault(row.impl, {True: {}, False: {}})
         of_impl[row.process == 0][row.case, row.process] = row.prepare_s or 0.0
-    ahead = {impl.name for impl in results.run.implementations if impl.compiles_ahead}
-    ahead = ahead if results.end and results.end.stages_s.get("compile ahead") else set[str]()
+    ahead = {impl.name for impl in comparison.run.implementations if impl.compiles_ahead}
+    ahead = ahead if comparison.end and comparison.end.stages_s.get("compile ahead") else set[str]()
     rows: list[list[str]] = []
     for impl, by_process in seconds.items():
         first, later = by_process[True], by_process[False]
@@ -148,16 +148,16 @@ def first_calls(results: Results) -> str:
         first_text, slowest, *warm = ["compiled ahead", figures.NOTHING, *texts[2:]] if impl in ahead else texts
         rows.append([impl, str(len(first)), first_text, slowest, *(warm or [figures.NOTHING])])
     heads = [*left("impl"), "cases", "all, first process", "slowest", "all, a later process"]
-    return paragraphs([conditions.heading("First calls", results.run), ABOUT_FIRST_CALLS, table(heads, rows)])
+    return paragraphs([conditions.heading("First calls", comparison.run), ABOUT_FIRST_CALLS, table(heads, rows)])
 
 
-def engines(results: Results) -> str:
+def engines(comparison: Comparison) -> str:
     """A line for each implementation on each case that another engine timed as well, and the geometric means."""
     timed = [
         (joined, engines_us)
-        for case in by_case(results).values()
-        for (_, role), joined in case.items()
-        if role == "impl" and joined.status in RANKED and (engines_us := other_engines(joined))
+        for case in comparison.cases
+        for joined in case.joined.impls.values()
+        if joined.status in RANKED and (engines_us := other_engines(joined))
     ]
     if not timed:
         return ASK_ENGINES
@@ -176,7 +176,7 @@ def engines(results: Results) -> str:
         for engine, quotients in over_ours.items()
         if quotients
     ]
-    parts = [conditions.heading("Other engines", results.run), ABOUT_ENGINES, table(headings, rows)]
+    parts = [conditions.heading("Other engines", comparison.run), ABOUT_ENGINES, table(headings, rows)]
     return paragraphs([*parts, f"Geometric mean over ours: {escape(', '.join(means))}." if means else ""])
 
 

@@ -76,10 +76,7 @@ def _report(files: Sequence[Source], form: str) -> str:
 
     Its tables are not padded: in wide ones the blanks would take more room than the figures.
     """
-    if form in reports.COMPARED:
-        text = reports.render_compared([source.comparison for source in files], form)
-    else:
-        text = reports.render([source.results for source in files], form)
+    text = reports.render_compared([source.comparison for source in files], form)
     first, rest = without_padding(text).split("\n\n", 1)
     return paragraphs([first, "\n".join(map(_age, files)), rest])
 

@@ -1,15 +1,20 @@
 import pytest
 
+import reports
+from harness.analysis.comparison import compare
 from reports.parts.studies import ASK_AA as ASK
-from reports.parts.studies import aa as render
 from reports.parts.studies import self_comparisons
 from tests.results_factory import CASE, helpers, mixed, results, row, thorough, twin
 
 PAIRS = (row("torch-eager", 100.0), row("quack", 50.0), *helpers(100.0, 46.0))
 
 
+def render(file):
+    return reports.render(file, "aa")
+
+
 def only_cell(*rows):
-    (found,) = [cell for cell in self_comparisons(results(*PAIRS, *rows)) if not cell.makes_band]
+    (found,) = [cell for cell in self_comparisons(compare(results(*PAIRS, *rows))) if not cell.makes_band]
     return found
 
 
@@ -33,7 +38,7 @@ def test_planted_difference_beyond_band_is_listed(off):
 
 
 def test_the_baselines_own_cells_make_the_band():
-    found = self_comparisons(results(*PAIRS, twin("quack", 50.0)))
+    found = self_comparisons(compare(results(*PAIRS, twin("quack", 50.0))))
     assert [(cell.impl, cell.makes_band, cell.claim) for cell in found] == [
         ("torch-eager", True, False),
         ("quack", False, False),

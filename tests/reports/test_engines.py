@@ -1,9 +1,13 @@
 import pytest
 
+import reports
 from harness.analysis.joining import join
-from reports.parts.studies import engines as render
 from reports.parts.studies import other_engines
 from tests.results_factory import results, row, thorough
+
+
+def render(file):
+    return reports.render(file, "engines")
 
 
 def test_golden(golden):
