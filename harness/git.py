@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
+
+# As git sets them for a hook: they would have it look into another repository than the folder's.
+OF_ANOTHER = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX")
 
 
 class GitError(Exception):
@@ -12,8 +16,9 @@ class GitError(Exception):
 
 def git(folder: Path, *arguments: str) -> str:
     """What git prints in a folder, without blanks around it; raises GitError."""
+    own = {name: value for name, value in os.environ.items() if name not in OF_ANOTHER}
     try:
-        done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=True)
+        done = subprocess.run(["git", *arguments], cwd=folder, env=own, capture_output=True, text=True, check=True)
     except OSError as error:
         raise GitError(f"git cannot be run ({error.strerror}); install it") from error
     except subprocess.CalledProcessError as error:

@@ -69,7 +69,7 @@ TEXTS: dict[str, str] = {
     "the first {distance} bytes before one",
     "wrote_far_from_buffers": "the backward wrote {bytes} bytes outside of its own buffers, far from any",
     "changed_state": "the backward changed {names}",
-    "left_process": "a process that it left at work slows all that is timed: {processes}",
+    "left_process": "what it left at work slows all that is timed: {processes}",
     "left_thread": "the backward left a thread at work: {threads}",
     "changed_late": "{tensors} changed after the backward had returned",
     "leaks": "every call keeps {bytes} bytes of memory",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from harness.cases import Grads, Inputs
 from harness.cases.adapter import Implementation
@@ -29,14 +30,14 @@ from harness.worker.training_step import ContextTimings, TrainingStep
 class Contender:
     """An implementation that has been prepared and verified, with its row so far.
 
-    `threads` names the threads that it started and left running, `processes` are the numbers of such processes.
+    `threads` names the threads that it started and left running, `processes` are such processes, and all such threads.
     """
 
     implementation: Implementation
     backward: Callable[[], Grads]
     row: RowRecord
     threads: list[str] = field(default_factory=list[str])
-    processes: frozenset[int] = frozenset()
+    processes: frozenset[Path] = frozenset()
 
     @property
     def name(self) -> str:
@@ -84,7 +85,7 @@ class Contenders:
         self._spoilt_by({name: Reason("thread_changes_inputs", {"threads": blamed[name]}) for name in blamed})
 
     def _fail_those_at_work(self) -> None:
-        """Fail the contenders that left a process at work while all were timed, and raise SpoiltError."""
+        """Fail the contenders that left a process or thread at work while all were timed, and raise SpoiltError."""
         busy = {contender.name: stay_busy(contender.processes) for contender in self._by_name.values()}
         self._spoilt_by({name: Reason("left_process", {"processes": at}) for name, at in busy.items() if at})
 

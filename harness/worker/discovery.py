@@ -11,13 +11,14 @@ import inspect
 import pkgutil
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import is_dataclass, replace
 from importlib.metadata import entry_points
 from itertools import takewhile
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from zlib import crc32
 
 import impls
 from harness.cases.adapter import Implementation
@@ -29,7 +30,10 @@ from harness.worker.revisions import Side
 ENTRY_POINT_GROUP = "normbwd.impls"
 PEERS = "_peers"  # what the folders of impls/ that hold adapters end in
 SHOWN = (bool, int, float, str, dict)
-INSIDE_FUNCTIONS = "; import libraries inside functions, and name them in requires (docs/add-an-implementation.md)"
+INSIDE_FUNCTIONS = (
+    "; import libraries inside functions, and name them in requires (docs/add-an-implementation.md), and what lies "
+    "beside it by `from .name import`"
+)
 
 
 class Sibling(Implementation):
@@ -57,6 +61,7 @@ def discover(
     Raises UsageError for a file or entry point that is not an adapter, for a name that is taken, and for a tuned file
     that cannot be used.
     """
+    _importable(files := list(files))
     modules = [(_load_entry_point(point), point.value) for point in entry_points(group=ENTRY_POINT_GROUP)]
     modules += [(_load_file(path), str(path)) for path in files]
     implementations = [*own(), *(item for module, source in modules for item in _implementations(module, source))]
@@ -144,32 +149,46 @@ def _load_side(path: Path, word: str) -> ModuleType:
 
     The adapter must import from its own package relatively: an absolute import would give both sides the same package.
     """
-    packages = list(takewhile(lambda folder: (folder / "__init__.py").is_file(), path.parents))
-    if not packages:
-        return _load_file(path, f"normbwd_{word}_{path.stem}")
-    top = packages[-1]
+    top = _packages(path)[-1]
     by_name = re.compile(rf"^\s*(from|import) {top.name}\b", re.MULTILINE)
-    for neighbour in sorted(top.rglob("*.py")):
+    for neighbour in sorted(top.rglob("*.py")) if (top / "__init__.py").is_file() else ():
         if by_name.search(neighbour.read_text(encoding="utf-8")):
             raise UsageError(
                 f"{neighbour} imports its own package by name, so two revisions would share it; use relative imports"
             )
-    for folder in packages:
-        # An empty package: its own __init__.py is not run, as it is no part of the adapter.
-        package = ModuleType(_side_name(word, top, folder))
-        package.__path__ = [str(folder)]
-        sys.modules[package.__name__] = package
-    return _load_file(path, _side_name(word, top, path.with_suffix("")))
+    return _load_file(path, f"normbwd_{word}")
 
 
-def _side_name(word: str, top: Path, path: Path) -> str:
-    return ".".join((f"normbwd_{word}", *path.relative_to(top).parts))
+def _packages(path: Path) -> list[Path]:
+    """The folders of the packages that a file stands in, the innermost first; or its folder, as if it were one."""
+    return list(takewhile(lambda folder: (folder / "__init__.py").is_file(), path.parents)) or [path.parent]
 
 
-def _load_file(path: Path, name: str | None = None) -> ModuleType:
+def _importable(files: Sequence[Path]) -> None:
+    """Let --impl files import what lies beside them, or their own packages, after all that is installed.
+
+    Raises UsageError where two would get the same module that each has beside it.
+    """
+    tops = {path: _packages(path)[-1] for path in files if not file_fault(path)}
+    roots = {path: top.parent if (top / "__init__.py").is_file() else top for path, top in tops.items()}
+    for path, root in roots.items():
+        for name in re.findall(r"^\s*(?:from|import) +(\w+)", path.read_text(errors="replace"), re.MULTILINE):
+            if len([each for each in {root, *roots.values()} if {*each.glob(f"{name}.py"), *each.glob(name)}]) > 1:
+                raise UsageError(f"two --impl files have a module {name} beside them; use `from .{name} import`")
+    sys.path += [str(root) for root in dict.fromkeys(roots.values()) if str(root) not in sys.path]
+
+
+def _load_file(path: Path, prefix: str | None = None) -> ModuleType:
     if fault := file_fault(path):
         raise UsageError(f"--impl {path}: {fault}")
-    name = name or f"normbwd_impl_{path.stem}"
+    *_, top = packages = _packages(path)
+    prefix = prefix or f"normbwd_impl_{crc32(bytes(top))}"
+    for folder in packages:
+        # An empty package: its own __init__.py is not run, as it is no part of the adapter.
+        package = ModuleType(".".join((prefix, *folder.relative_to(top).parts)))
+        package.__path__ = [str(folder)]
+        sys.modules[package.__name__] = package
+    name = ".".join((prefix, *path.parent.relative_to(top).parts, path.stem.replace(".", "_")))
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None

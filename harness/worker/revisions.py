@@ -80,7 +80,8 @@ def twin_of(base: str) -> str:
 
 
 def _commit(top: Path, revision: str) -> str:
-    why = f"there is no revision {revision} in {top}"
+    shallow = git(top, "rev-parse", "--is-shallow-repository") == "true"
+    why = f"there is no revision {revision} in {top}{', a shallow clone: git fetch --unshallow' if shallow else ''}"
     return _git(top, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}", why=why)
 
 

@@ -36,9 +36,8 @@ COUNTS: dict[str, tuple[Status, ...]] = {
 
 def show(comparison: Comparison, console: Console) -> None:
     """Print the cases, then the summary, then what a reader must know."""
-    if comparison.timed:
-        print_line(console, answers.correctness(comparison), "bold")
-        console.print()
+    print_line(console, answers.correctness(comparison) or answers.headline(comparison), "bold")
+    console.print()
     if not comparison.timed:
         _verified(comparison, console)
     elif len(comparison.cases) > MOST_CASES_IN_FULL:

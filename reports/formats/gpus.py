@@ -24,7 +24,7 @@ MOST_LISTED = 60
 
 def render(runs: Sequence[Comparison]) -> str:
     """The page as markdown; raises UsageError for runs of other models of GPU, or of revisions that are compared."""
-    runs = [run for run in runs if run.timed and not run.run.sides]
+    runs = [run for run in runs if run.timed and not run.run.sides and run.run.device.profile != "cpu"]
     models = dict.fromkeys(run.run.device.name for run in runs)
     if len(models) != 1:
         raise UsageError(f"--format gpus is of timed runs on one model of GPU, not {', '.join(models) or 'none'}")

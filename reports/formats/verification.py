@@ -28,8 +28,8 @@ def render(runs: Sequence[Comparison]) -> str:
     all_outcomes = join_outcomes(runs)
     parts = [
         f"# {escape(heading)}",
-        *(f"**{escape(caveat)}**" for comparison in runs for caveat in caveats.caveats(comparison)),
         escape(answers.verified(all_outcomes)),
+        *(f"**{escape(caveat)}**" for comparison in runs for caveat in caveats.caveats(comparison)),
         *(part for section in sections(runs, all_outcomes) for part in write_section(section)),
         "## Conditions",
         *(_conditions(number, comparison, len(runs)) for number, comparison in enumerate(runs, start=1)),

@@ -43,10 +43,11 @@ def _not_ranked(comparison: Comparison) -> list[str]:
         )
     entries = (case.entry(comparison.baseline) for case in comparison.cases if case.interference)
     if failed := [entry for entry in entries if entry and entry.standing == "failed"]:
-        lines.append(
-            f"The baseline {comparison.baseline} is {failed[0].status} in {figures.count(len(failed), 'case')}: "
-            f"{sentence(failed[0].notes[0]) if failed[0].notes else 'nothing is compared with it there'}."
-        )
+        statuses = Counter(entry.status for entry in failed)
+        how = ", ".join(f"{status} in {figures.count(number, 'case')}" for status, number in statuses.items())
+        noted = dict.fromkeys(sentence(note) for entry in failed if entry.status == "wrong" for note in entry.notes)
+        why = f" It notes: {'; '.join(noted)}." if noted else ""
+        lines.append(f"The baseline {comparison.baseline} is {how}: nothing is compared with it there.{why}")
     too_fast = sum(any(entry.too_short for entry in case.entries) for case in comparison.cases)
     if too_fast:
         lines.append(

@@ -113,7 +113,7 @@ def test_same_bits_are_of_the_most_run_case():
             row("quack", case=case, status="nondeterministic" if check.differing else "ok", verification=check)
             for case, check in zip(cases, checks, strict=False)
         ]
-        return render(compare(results(*rows, timed=False))).splitlines()[3].split("  ")[-1].strip()
+        return render(compare(results(*rows, timed=False))).splitlines()[5].split("  ")[-1].strip()
 
     assert bits(verification(repeats=2), verification(repeats=300)) == "n=300"
     assert bits(verification(repeats=300), verification(repeats=20, differing_in=["dx"])) == "no, 2/20"

@@ -49,6 +49,9 @@ def test_git_says_in_its_words_why_it_refuses(repository, tmp_path, monkeypatch)
     file = repository / "my_norm.py"
     assert complaint(file, "nosuch") == f"there is no revision nosuch in {repository}; name another"
     commit(repository, {"new.py": ""})
+    git(tmp_path, "clone", "-q", "--depth=1", f"file://{repository}", "shallow")
+    assert "HEAD~1 in " in (said := complaint(tmp_path / "shallow" / "new.py", "HEAD~1"))
+    assert said.endswith(", a shallow clone: git fetch --unshallow; name another")
     said = "revision HEAD~1 has no new.py; name revisions that both hold it"
     assert complaint(repository / "new.py", "HEAD~1") == said
     alone = tmp_path / "alone.py"

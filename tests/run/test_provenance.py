@@ -55,6 +55,7 @@ def test_revision_is_marked_where_code_has_changed(tmp_path, monkeypatch):
     (tmp_path / "README.md").write_text("2")
     assert own_revision(checkout=tmp_path) == clean  # a second run is measured by the same code as the first
     (tmp_path / "impls/mine.py").write_text("a = 2")
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "results"))  # as in a hook of another repository
     assert own_revision(checkout=tmp_path) == f"{clean}-dirty"
     monkeypatch.setenv("NORMBWD_REVISION", "abc1234")
     assert own_revision(checkout=tmp_path) == "abc1234"

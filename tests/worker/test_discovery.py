@@ -220,7 +220,7 @@ def test_an_adapter_may_offer_configurations(adapter):
         (
             "import no_such_library\n",
             "ModuleNotFoundError: No module named 'no_such_library'; import libraries inside functions, and name them "
-            "in requires (docs/add-an-implementation.md)",
+            "in requires (docs/add-an-implementation.md), and what lies beside it by `from .name import`",
         ),
         ("raise ValueError('no device')\n", "ValueError: no device"),
         ("import sys; sys.exit(3)\n", "SystemExit: 3"),
@@ -229,6 +229,26 @@ def test_an_adapter_may_offer_configurations(adapter):
 def test_a_file_that_cannot_be_imported(adapter, text, fault):
     path = adapter(text=text)
     assert complaint(path) == f"--impl {path} cannot be imported: {fault}"
+
+
+def two_checkouts(tmp_path, adapter, line):
+    for of in ("one", "two"):
+        (tmp_path / of).mkdir()
+        (tmp_path / of / "kernel.py").write_text(f"OF = {of!r}")
+    return [adapter(f"{of}/mine.py", name=of, more=f"{line}\nassert OF == {of!r}\n") for of in ("one", "two")]
+
+
+def test_files_import_what_lies_beside_each(tmp_path, adapter):
+    files = two_checkouts(tmp_path, adapter, "from .kernel import OF")
+    assert [item.name for item in discover(files)][-2:] == ["one", "two"]
+
+
+def test_an_import_by_name_may_not_get_the_other_files_neighbour(monkeypatch, tmp_path, adapter):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    files = two_checkouts(tmp_path, adapter, "from kernel import OF")
+    assert complaint(*files) == "two --impl files have a module kernel beside them; use `from .kernel import`"
+    assert discover(files[:1])[-1].name == "one"
+    del sys.modules["kernel"]
 
 
 def test_a_file_that_is_no_python(adapter):

@@ -6,8 +6,11 @@ import signal
 import subprocess
 import threading
 import time
+from _thread import start_new_thread
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import accumulate, cycle
+from pathlib import Path
 
 import pytest
 import torch
@@ -158,7 +161,30 @@ def test_process_left_at_work_is_blamed(monkeypatch, leaving, script):
         done.run()
     (row,) = done.rows  # the others have to be timed again in another process
     assert (row.impl, row.status) == ("faulty", "wrong")
-    assert worded(row.reason).startswith("a process that it left at work slows all that is timed: sh -c")
+    assert worded(row.reason).startswith("what it left at work slows all that is timed: sh -c")
+
+
+def test_thread_that_python_does_not_know_is_blamed(monkeypatch):
+    started, stop = [], threading.Event()
+    monkeypatch.setattr(left_processes, "LOOKS", 3)
+
+    def prepare(inputs):
+        started.append(started or start_new_thread(lambda: any(iter(stop.is_set, True)), ()))
+        return lambda: gradients(inputs)
+
+    done = Session(implementation("faulty", prepare), implementation("honest"), settings=SETTINGS.changed(seeds=1))
+    with pytest.raises(SpoiltError):
+        done.run()
+    stop.set()
+    assert worded(done.row("faulty").reason).startswith("what it left at work slows all that is timed: thread ")
+
+
+@pytest.mark.parametrize(("at_work", "found"), [([1, 0, 0], ["2"]), ([0, 0, 0], []), ([1, 0, 0, 0], [])])
+def test_work_that_comes_in_bursts_is_seen(monkeypatch, at_work, found):
+    ticks = accumulate(cycle(at_work))
+    monkeypatch.setattr(left_processes, "LOOK_S", 0)
+    monkeypatch.setattr(left_processes, "_ticks", lambda process: next(ticks))
+    assert left_processes.stay_busy([Path("/nowhere/2")]) == found
 
 
 def through_autograd(inputs):
