@@ -199,7 +199,7 @@ def report(
         list[Path],
         typer.Argument(
             help="a results.jsonl or a run's folder; several for runs or devices side by side, of which html and plots "
-            "are a history, or verification",
+            "are a history, or for verification",
             **FOLDERS_TOO,
         ),
     ],

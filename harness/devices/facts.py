@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import psutil
+
 from harness.cases import DeviceKind
 from harness.devices import nvml
 from harness.errors import UnavailableError
@@ -46,7 +48,8 @@ def read_facts(kind: Literal["auto", "cuda", "cpu"]) -> DeviceFacts:
     Raises UnavailableError where "cuda" is asked for and torch finds no GPU.
     """
     if kind == "cpu":
-        return DeviceFacts("cpu", _cpu_name(CPU_INFO), platform.machine(), _main_memory(), _last_level(CPU_CACHES))
+        memory = psutil.virtual_memory().total
+        return DeviceFacts("cpu", _cpu_name(CPU_INFO), platform.machine(), memory, _last_level(CPU_CACHES))
     import torch
 
     if not torch.cuda.is_available():
@@ -90,14 +93,6 @@ def _cpu_name(cpu_info: Path) -> str:
         text = ""
     model = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
     return model[1].strip() if model else platform.processor() or platform.machine()
-
-
-def _main_memory() -> int | None:
-    try:
-        import psutil
-    except ImportError:
-        return None
-    return psutil.virtual_memory().total
 
 
 def _last_level(caches: Path) -> int | None:

@@ -37,7 +37,6 @@ class DeviceProfile:
     name: str
     family: str
     title: str
-    vendor: str
     architecture: str
     datasheet_gbps: float | None
     l2_bytes: int
@@ -71,9 +70,7 @@ def _nvidia(
 ) -> DeviceProfile:
     l2 = int(l2_mib * MIB)
     whole = rf"(NVIDIA )?({pattern})"  # drivers before 470 leave the vendor out
-    return DeviceProfile(
-        name, family, title, "NVIDIA", architecture, gbps, l2, l2, pattern=whole, least_memory_bytes=gib * GIB
-    )
+    return DeviceProfile(name, family, title, architecture, gbps, l2, l2, pattern=whole, least_memory_bytes=gib * GIB)
 
 
 def _instinct(model: str, architecture: str, gbps: float, compute_units: int) -> DeviceProfile:
@@ -81,7 +78,6 @@ def _instinct(model: str, architecture: str, gbps: float, compute_units: int) ->
         name=model.lower(),
         family=model.lower(),
         title=f"AMD Instinct {model}",
-        vendor="AMD",
         architecture=architecture,
         datasheet_gbps=gbps,
         l2_bytes=32 * MIB,  # 4 MiB in each of 8 dies
@@ -91,7 +87,7 @@ def _instinct(model: str, architecture: str, gbps: float, compute_units: int) ->
     )
 
 
-CPU = DeviceProfile("cpu", "cpu", "CPU", "", "", None, 0, UNKNOWN_CPU_CACHE_BYTES, kind="cpu")
+CPU = DeviceProfile("cpu", "cpu", "CPU", "", None, 0, UNKNOWN_CPU_CACHE_BYTES, kind="cpu")
 
 PROFILES: tuple[DeviceProfile, ...] = (
     _nvidia("b200", "b200", "NVIDIA B200 SXM", "sm_100", 7700, 126.5, r"B200"),
@@ -189,6 +185,5 @@ def _generic(facts: DeviceFacts) -> DeviceProfile:
     slug = re.sub(r"[^a-z0-9]+", "-", facts.name.lower()).strip("-") or "cuda-unknown"
     if slug in known_names():  # no profile matched, so it must not have the name of one
         slug = f"{slug}-unknown"
-    vendor = "AMD" if facts.architecture.startswith("gfx") else "NVIDIA"
     hidden = HIDDEN_LAST_LEVEL_BYTES.get(facts.architecture, 0)
-    return DeviceProfile(slug, slug, facts.name, vendor, facts.architecture, None, 0, hidden)
+    return DeviceProfile(slug, slug, facts.name, facts.architecture, None, 0, hidden)
