@@ -39,18 +39,8 @@ Norm = Literal["rms", "layer", "both"]
 Dtype = Literal["bf16", "fp16", "fp32"]
 Limit = Annotated[float, Field(ge=1, le=7200, description="seconds after which the call is ended")]
 File = Annotated[str, Field(min_length=1, max_length=500, description="a path in the root folder")]
-SHOWN = (
-    "impl",
-    "status",
-    "standing",
-    "reason",
-    "median_us",
-    "spread",
-    "speedup",
-    "verdict",
-    "processes",
-    "notes",
-)  # of an entry of a report
+# Of an entry of a report.
+SHOWN = ("impl", "status", "standing", "reason", "median_us", "spread", "speedup", "verdict", "processes", "notes")
 INSTRUCTIONS = (
     "Which LayerNorm or RMSNorm backward is right, deterministic and fastest here. `judge` is for a file of yours or "
     "of a stranger; `bench` takes names that `list` gives. Claim no speedup that `may_claim` does not allow."
