@@ -23,7 +23,8 @@ def shorten(name: str) -> str:
     What PyTorch's elementwise and reducing kernels compute stands in their template arguments, and is kept:
     `reduce_kernel sum`, `elementwise copy`. Names that are short and plain stay as they are.
     """
-    return _cut(_plain(name.strip()))
+    name = _plain(name.strip())
+    return name if len(name) <= LONGEST else f"{name[: LONGEST - TAIL - 1]}…{name[-TAIL:]}"
 
 
 def display_names(names: Sequence[str]) -> list[str]:
@@ -90,10 +91,6 @@ def _mangled(name: str) -> str:
         if not name.startswith("_ZN"):
             break
     return function
-
-
-def _cut(name: str) -> str:
-    return name if len(name) <= LONGEST else f"{name[: LONGEST - TAIL - 1]}…{name[-TAIL:]}"
 
 
 def _numbered(brief: str, ordinal: int) -> str:

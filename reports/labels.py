@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from harness.analysis.case_comparison import Entry
@@ -82,12 +82,7 @@ def spender_label(spender: Spender) -> str:
 
 def counted_label(counted: Geomean | Wins) -> str:
     """The name, with the number of its cases in which results had other bits."""
-    return _marked(counted.impl, counts_in_words(counted.other_bits))
-
-
-def counts_in_words(other_bits: Mapping[OtherBits, int]) -> str:
-    """In how many cases the bits were others, `nondeterministic in 2, other bits in a new process in 3`."""
-    return ", ".join(f"{MARKS[where]} in {cases}" for where, cases in other_bits.items())
+    return _marked(counted.impl, ", ".join(f"{MARKS[where]} in {cases}" for where, cases in counted.other_bits.items()))
 
 
 def determinism(checked: Checked) -> str:

@@ -81,13 +81,10 @@ def _folder_beside(results: Path, resume: bool) -> Path:
 
 def _refuse_another(run: RunRecord, hello: Hello) -> None:
     """Raise UnavailableError where the device or the software differs from the first run's."""
-    device, available = (
-        (run.device.name, run.device.profile),
-        [(facts.name, devices.detect(facts).name) for facts in hello.available],
-    )
-    if device not in available:
-        present = ", ".join(f"{name} ({profile})" for name, profile in available)
-        raise UnavailableError(f"the run was on {device[0]} ({device[1]}), and here is {present}; run it there")
+    device = f"{run.device.name} ({run.device.profile})"
+    present = [f"{facts.name} ({devices.detect(facts).name})" for facts in hello.available]
+    if device not in present:
+        raise UnavailableError(f"the run was on {device}, and here is {', '.join(present)}; run it there")
     required = {name for item in run.implementations for name in item.libraries}
     _refuse_versions(run, hello.libraries, (run.libraries.keys() - required) | hello.libraries.keys())
     if run.revision != (own := own_revision()):

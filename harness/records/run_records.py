@@ -92,7 +92,7 @@ class SameCodeRecord(Record):
     schema_version: Literal[1] = SCHEMA_VERSION
     command: str
     impl: str
-    sides: list[SideRecord]
+    sides: list[SideRecord] = Field(min_length=2, max_length=2)
     exit_code: Literal[0] = 0
     cases: list[str] = Field(default=[], max_length=0, description="as a report has them")
     verdicts: list[str] = Field(default=[], max_length=0, description="as a gate has them")

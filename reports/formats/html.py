@@ -204,13 +204,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["code"] = _code
-    environment.filters["anchor"] = _anchor
+    environment.filters["anchor"] = lambda title: re.sub(r"\W+", "-", str(title).lower())  # the name of a place on the page
     return environment
-
-
-def _anchor(title: str) -> str:
-    """A title as the name of a place on the page."""
-    return re.sub(r"\W+", "-", title.lower())
 
 
 def _code(text: str) -> Markup:

@@ -81,10 +81,9 @@ def _how_to_read(comparison: Comparison) -> str:
 
 
 def _within(comparison: Comparison) -> str:
-    processes = comparison.run.settings.processes
-    return (
-        f"across {processes} processes{conditions.between_gpus(comparison)}" if processes > 1 else "within this process"
-    )
+    processes, gpus = comparison.run.settings.processes, len(comparison.gpus)
+    on = f" on {gpus} GPUs, which holds the difference between GPUs too" if gpus > 1 else ""
+    return f"across {processes} processes{on}" if processes > 1 else "within this process"
 
 
 def _case(comparison: Comparison, case: CaseComparison) -> list[str]:

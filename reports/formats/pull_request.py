@@ -50,10 +50,10 @@ def render(comparison: Comparison, impl: str | None = None, verdicts: Sequence[V
 
 def same_code(record: SameCodeRecord) -> str:
     """The text where head's code is base's."""
-    base, head = (side.commit[:12] for side in record.sides)
-    said = f"**{escape(record.impl)}: head's code is base's (comments and docstrings aside): nothing to measure.**"
-    loaded = f"Of base {base} and head {head} the adapter and its package are loaded, and no other file"
-    return f"{said}\n\n{loaded}. `normbwd compare --even-if-same` measures all the same.\n"
+    impl, base, head = (escape(text) for text in (record.impl, *(side.commit[:12] for side in record.sides)))
+    said = f"**{impl}: head's code is base's (comments and docstrings aside): nothing to measure.**"
+    sides = f"Base {base}, head {head}: the adapter and its package, which is what a side loads."
+    return f"{said}\n\n{sides} `normbwd compare --even-if-same` measures all the same.\n"
 
 
 def _head_and_base(comparison: Comparison, name: str, verdicts: Sequence[Verdict]) -> str:

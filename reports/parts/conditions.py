@@ -107,12 +107,6 @@ def gpus(comparison: Comparison) -> Table:
     return table(["GPU", *left("host", "there", "uuid"), "cases", *left("other versions")], rows)
 
 
-def between_gpus(comparison: Comparison) -> str:
-    """An addition to an interval across processes that ran on several GPUs; otherwise empty."""
-    several = comparison.run.settings.processes > 1 and len(comparison.gpus) > 1
-    return f" on {len(comparison.gpus)} GPUs, which holds the difference between GPUs too" if several else ""
-
-
 def versions_text(versions: dict[str, str]) -> str:
     """Versions by library, in a line."""
     return ", ".join(f"{name} {version}" for name, version in versions.items())

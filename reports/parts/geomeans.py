@@ -37,14 +37,10 @@ def geomeans(comparison: Comparison) -> Table:
             counted_label(mean),
             mean.norm,
             Cell(figures.plain_ratio(mean.value), mean.value),
-            Cell(_range(mean), mean.smallest),
+            Cell(f"{figures.plain_ratio(mean.smallest)} to {figures.plain_ratio(mean.largest)}", mean.smallest),
             Cell(f"{mean.cases} of {mean.total}", mean.cases),
             *([common] if uneven else []),
             *(Cell(str(number), number) for number in firsts),
         ]
 
     return table(headings, [row(mean) for mean in means])
-
-
-def _range(mean: Geomean) -> str:
-    return f"{figures.plain_ratio(mean.smallest)} to {figures.plain_ratio(mean.largest)}"

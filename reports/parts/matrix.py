@@ -60,7 +60,8 @@ def _norm(norm: Norm, outcomes: Sequence[Outcome]) -> Section:
     parts: list[str | Table] = [f"Dtypes are {usual(list(by_case))} where nothing else is said."]
     for impls, rows in groups.items():
         if len(groups) > 1:
-            parts.append(f"{_who(impls)} on {figures.count(len(rows), 'case')}.")
+            who = f"{impls[0]} alone" if len(impls) == 1 else figures.count(len(impls), "implementation")
+            parts.append(f"{who} on {figures.count(len(rows), 'case')}.")
         parts += _together(impls, rows)
     return Section(norm, tuple(parts), norm)
 
@@ -72,10 +73,6 @@ def _tried(outcomes: Sequence[Outcome]) -> dict[NormCase, dict[str, Outcome]]:
         if outcome.status != "missing":
             by_case[outcome.case][outcome.impl] = outcome
     return by_case
-
-
-def _who(impls: Sequence[str]) -> str:
-    return f"{impls[0]} alone" if len(impls) == 1 else figures.count(len(impls), "implementation")
 
 
 def _together(impls: Sequence[str], rows: Mapping[str, Mapping[str, Outcome]]) -> list[str | Table]:

@@ -124,10 +124,11 @@ def waiting(comparison: Comparison) -> list[str]:
 def not_timed(comparison: Comparison) -> list[str]:
     """A sentence for each reason why an implementation that ranks alone does not rank in another context."""
     reasons: dict[tuple[str, str], Counter[str]] = {}
+    entries_alone = {(case.case, entry.impl): entry for case in comparison.cases for entry in case.entries}
     for context in comparison.contexts:
-        for case_alone, case in _pairs(comparison, context):
+        for case in context.cases:
             for entry in case.of("verified", "failed", "absent", "unranked"):
-                alone = case_alone.entry(entry.impl)
+                alone = entries_alone.get((case.case, entry.impl))
                 if alone and alone.median_us is not None and alone.standing != entry.standing:
                     parts = [entry.reason] if entry.reason else []
                     failed = entry.status not in RANKED or not parts
@@ -137,12 +138,6 @@ def not_timed(comparison: Comparison) -> list[str]:
     for (context, reason), impls in reasons.items():
         contexts.setdefault((_impls_with_counts(impls), reason), []).append(context)
     return [f"Not ranked in {', '.join(names)}: {impls} ({reason})." for (impls, reason), names in contexts.items()]
-
-
-def _pairs(comparison: Comparison, context: Comparison) -> list[tuple[CaseComparison, CaseComparison]]:
-    """The cases of a context, each with the same case alone."""
-    alone = {case.case: case for case in comparison.cases}
-    return [(alone[case.case], case) for case in context.cases if case.case in alone]
 
 
 def _impls_with_counts(impls: Counter[str]) -> str:

@@ -57,10 +57,6 @@ def test_aa_band_widens_the_interval_of_a_claim():
     assert found == ["PASS", "INCONCLUSIVE", "INCONCLUSIVE", "REGRESSED"]
 
 
-def test_without_an_a_a_pair_nothing_is_concluded():
-    assert outcome(MINE, **OVER, at_least=1.5, aa=False) == "INCONCLUSIVE"
-
-
 def in_two_contexts(scale):
     """`mine` is twice as fast as the baseline alone, and `scale` times as long beside another kernel."""
     base, add = [row("torch-eager", 100.0), *helpers(100.0, 46.0)], {"beside_8": 1.0}

@@ -13,8 +13,9 @@ from harness.analysis.comparison import compare
 from harness.records import run_records
 from harness.records import schema as schema_module
 from harness.records.reasons import Reason
-from harness.records.run_records import DrawnRecord, GpuRecord, ImplRecord, ResumedRecord, SideRecord
+from harness.records.run_records import DrawnRecord, GpuRecord, ImplRecord, ResumedRecord, SameCodeRecord, SideRecord
 from harness.records.schema import Check, ContextRecord, HolderRecord, Record, SanitizerRecord, Status, VoidBlocks
+from reports.formats import pull_request
 from reports.parts.answers import headline
 from tests.results_factory import (
     CASE,
@@ -116,7 +117,9 @@ def test_every_model_of_the_schema_is_in_the_file():
     schema = {
         each for module in (schema_module, run_records) for each in vars(module).values() if isinstance(each, type)
     }
-    assert models >= {each for each in schema if issubclass(each, Record)} - {Record}
+    assert models >= {each for each in schema if issubclass(each, Record)} - {Record, SameCodeRecord}
+    of_same_code = SameCodeRecord(command=EVIL, impl=EVIL, sides=[SideRecord(word=EVIL, commit=EVIL)] * 2)
+    assert not re.search(r"(?<!\\)<|[\x1b\u202e]| @me|\n#", pull_request.same_code(of_same_code))
 
 
 DATA = ("csv", "json", "github-action-benchmark", "pytorch-hud")

@@ -7,13 +7,11 @@ import pytest
 
 from harness.__main__ import main
 from harness.errors import UsageError
-from harness.records.file import load
 from harness.run import compare
 from harness.run.invocation import Invocation
 from harness.worker.discovery import discover
 from harness.worker.revisions import Side, two_sides
 from tests.repositories import DOUBLED, HONEST, commit, git, two_revisions
-from tests.wording import worded
 
 
 @pytest.fixture
@@ -109,19 +107,6 @@ def test_a_comparison_is_of_one_implementation_with_a_base(tmp_path, monkeypatch
 def test_what_an_entry_point_brings_has_no_revisions_here():
     with pytest.raises(UsageError, match=r"^mine is in no checkout of normbwd; give its file with --impl$"):
         compare._adapter_file(Invocation(), "mine")
-
-
-@pytest.mark.slow
-def test_two_revisions_are_verified_side_by_side(repository, tmp_path, capsys):
-    arguments = ["--base", "HEAD~1", "--impl", str(repository / "my_norm.py"), "--impls", "my-norm"]
-    arguments += ["--device", "cpu", "--norm", "rms", "--shapes", "16x64", "--quick", "--out", str(tmp_path / "out")]
-    with pytest.raises(SystemExit) as ended:
-        main(["compare", *arguments])
-    assert ended.value.code == 1  # head is wrong
-    rows = {row.impl: row for row in load(tmp_path / "out" / "results.jsonl").rows if row.role == "impl"}
-    assert (rows["my-norm@base"].status, rows["my-norm@head"].status) == ("ok", "wrong")
-    assert "dx is off by rho" in worded(rows["my-norm@head"].reason)
-    assert "my-norm@head" in capsys.readouterr().out
 
 
 def test_each_revision_of_own_kernel_has_own_modules():

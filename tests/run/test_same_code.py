@@ -1,9 +1,14 @@
 """What is the same code on both sides: never what may differ, and comments, docstrings and documents always."""
 
+import json
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from harness.__main__ import main
+from harness.records.file import ResultsFile
+from harness.records.run_records import SameCodeRecord, SideRecord
 from harness.run.same_code import is_same_code
 from harness.worker.revisions import two_sides
 from tests.repositories import HONEST, commit, git
@@ -73,3 +78,19 @@ def test_same_code(tmp_path, before, after):
 )
 def test_what_may_differ_is_measured(tmp_path, before, after):
     assert not same(tmp_path, before, after)
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [("gate", 0), ("report", 0), ("gate --format json", 0), ("report --format json", 0), ("report --format csv", 2)],
+)
+def test_what_was_not_measured_passes_and_has_no_figures(tmp_path, capsys, command, code):
+    sides = [SideRecord(word=word, commit="c" * 40) for word in ("base", "head")]
+    with closing(ResultsFile(tmp_path / "results.jsonl")) as file:
+        file.append(SameCodeRecord(command="", impl="mine", sides=sides))
+    with pytest.raises(SystemExit) as ended:
+        main([*command.split(), str(tmp_path)])
+    out, error = capsys.readouterr()
+    assert ended.value.code == code
+    assert ("has no results" in error) == bool(code)
+    assert code or (json.loads(out)["cases"] == [] if "json" in command else "head's code is base's" in out)
