@@ -20,18 +20,19 @@ READS_TEXT = re.compile(
     r"__(file|path|spec|loader|cached|doc|code)__|\bco_|lineno|_getframe|\borigin\b|\binspect\b|getsource|getdoc|cache_key"
     r"|linecache|tokenize|traceback|pkgutil|runpy|\bresources\b|spec_from_|FileLoader|FileFinder|pyximport|\.(raw_)?src\b"
 )
+RELATIVE = re.compile(r"\bfrom \.|importlib|import_module|__import__|__package__")
 CHANGED = ("diff-tree", "-r", "-z", "--name-status", "--no-renames", "--no-relative", "--ignore-submodules=none")
 
 
 def is_same_code(name: str, sides: Sequence[Side]) -> bool:
     """Whether both checkouts load the same code for the implementation `name`; False where that is not certain.
 
-    A side loads its adapter and the package that this stands in; code that may find files by paths could read any.
+    A side loads its adapter and what it may import relatively; code that may find files by paths could read any.
     """
     files = [Path(side.file).resolve() for side in sides]
-    loaded = [[file, *takewhile(lambda folder: (folder / "__init__.py").is_file(), file.parents)][-1] for file in files]
-    paths = [path for top in loaded for path in (top, *top.rglob("*"))]
     try:
+        loaded = list(map(_loaded, files))
+        paths = [path for top in loaded for path in (top, *top.rglob("*"))]
         tops = [Path(git(file.parent, "rev-parse", "--show-toplevel")) for file in files]
         text = "\n".join(ast.unparse(_code(path)) for path in paths if path.suffix == ".py")
         own, own_of_head = (top.relative_to(tree) for top, tree in zip(loaded, tops, strict=True))
@@ -50,6 +51,13 @@ def is_same_code(name: str, sides: Sequence[Side]) -> bool:
         return own == own_of_head and name in text and all(map(is_harmless, map(Path, changed)))
     except (GitError, OSError, ValueError, SyntaxError, RecursionError, MemoryError):
         return False
+
+
+def _loaded(file: Path) -> Path:
+    """The outermost package of a file; without one its folder, or the file alone where it imports nothing of that."""
+    packages = list(takewhile(lambda folder: (folder / "__init__.py").is_file(), file.parents))
+    is_alone = not packages and not RELATIVE.search(ast.unparse(_code(file)))
+    return file if is_alone else (packages or [file.parent])[-1]
 
 
 def _code(file: Path) -> ast.Module:

@@ -52,7 +52,7 @@ def same_code(record: SameCodeRecord) -> str:
     """The text where head's code is base's."""
     impl, base, head = (escape(text) for text in (record.impl, *(side.commit[:12] for side in record.sides)))
     said = f"**{impl}: head's code is base's (comments and docstrings aside): nothing to measure.**"
-    sides = f"Base {base}, head {head}: the adapter and its package, which is what a side loads."
+    sides = f"Base {base}, head {head}: the adapter and what it may import relatively."
     return f"{said}\n\n{sides} `normbwd compare --even-if-same` measures all the same.\n"
 
 

@@ -44,9 +44,10 @@ LATIN = "# coding: {}\n" + HONEST + 'WORD = "\u00e4"\n'
         ({FILE: code("import torch")}, {FILE: code('"""Loads."""', "import torch"), "README.md": None}),
         ({"lib/helper.py": "X = 1"}, {"lib/helper.py": "X = 2", "tests/check.py": "new"}),
         (PACKAGE, {ROWS: "# one\nROWS = 1\n", "src/pack/NOTES.md": "", "check.c": ""}),
+        ({FILE: code("from .beside import X"), "beside.py": "X = 1"}, {"beside.py": "X = 1  # one"}),
         ({FILE: READING}, {"README.md": "new"}),
     ],
-    ids=["comments", "docstring", "outside", "package", "document"],
+    ids=["comments", "docstring", "outside", "package", "beside", "document"],
 )
 def test_same_code(tmp_path, before, after):
     assert same(tmp_path, before, after)
@@ -62,6 +63,8 @@ def test_same_code(tmp_path, before, after):
         ({FILE: READING, "data.json": "1"}, {"data.json": "2"}),
         ({FILE: READING.replace("__file__", "__file__ + '/../kernel.md'")}, {"kernel.md": "2"}),
         ({FILE: code("import lib.helper")}, {"lib/helper.py": "X = 2"}),
+        ({FILE: code("from .beside import X"), "beside.py": "X = 1"}, {"beside.py": "X = 2"}),
+        ({FILE: code("__import__('beside', globals(), level=1)"), "beside.py": "X = 1"}, {"beside.py": "X = 2"}),
         ({FILE: code("exec(open('kernel.txt').read())")}, {"kernel.txt": "2"}),
         ({}, {".gitattributes": "*.py ident"}),
         ({FILE: LATIN.format("utf-8")}, {FILE: LATIN.format("latin-1")}),
