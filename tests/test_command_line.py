@@ -287,7 +287,8 @@ def test_without_a_fleet_nothing_of_ray_is_imported(workers, monkeypatch, capsys
 
 
 def test_a_dry_run_says_what_it_would_do(workers, folder, monkeypatch, capsys):
-    monkeypatch.setattr(preview, "published", lambda kind: [30.0, 60.0])
+    monkeypatch.setattr(preview, "published", lambda kind, several: [1, 2])
+    monkeypatch.setattr(preview, "seconds_of_a_row", lambda *runs: 45.0)
     line = "bench --dry-run --shapes 16x64,32x64 --norm rms --impls torch-eager,quack --processes 3 --quick"
     assert typed(line) in (0, None)
     on_cpu = (
@@ -310,7 +311,8 @@ def test_a_dry_run_says_what_it_would_do(workers, folder, monkeypatch, capsys):
 
 
 def test_a_dry_run_counts_nothing_that_is_not_installed(workers, monkeypatch, capsys):
-    monkeypatch.setattr(preview, "published", lambda kind: [30.0, 60.0])
+    monkeypatch.setattr(preview, "published", lambda kind, several: [1, 2])
+    monkeypatch.setattr(preview, "seconds_of_a_row", lambda *runs: 45.0)
     eager, quack, _ = HELLO.implementations
     absent = quack.model_copy(update={"missing": Reason.model_validate("not installed: quack")})
     workers.greeting = replace(WITH_GPU, implementations=[eager, absent])
@@ -328,7 +330,7 @@ def test_a_dry_run_on_a_fleet_needs_no_gpu_here(workers, folder, monkeypatch, ca
         yield SimpleNamespace(gpus=lambda: gpus)
 
     monkeypatch.setattr(preview, "connected", connected)
-    monkeypatch.setattr(preview, "published", lambda kind: [])
+    monkeypatch.setattr(preview, "published", lambda kind, several: [])
     line = "bench --dry-run --fleet 10.0.0.1:6379 --shapes 16x64 --norm rms --gpus 4"
     assert typed(line) == 2
     assert "this cluster has 8 h200, 1 toaster; name one of them with --kinds\n" in capsys.readouterr().err

@@ -17,7 +17,7 @@ from harness import devices
 from harness.errors import UnavailableError
 from harness.records.run_records import DeviceRecord
 from harness.run.compile_ahead import CompilingAhead, Task, default_processes, rounds
-from harness.run.process import LocalWorker, Started, Worker, WorkerDiedError, start_worker
+from harness.run.process import LocalWorker, Started, Worker, WorkerDiedError, begin_worker, start_worker
 from harness.run.provenance import device_record, own_revision
 from harness.worker.messages import Done, Event, Hello, Request, Start
 
@@ -37,12 +37,12 @@ class GpuLocation:
 
 
 class GpuActor:
-    """One GPU of a host, and the worker on it; `process` replaces WorkerProcess."""
+    """One GPU of a host, and the worker on it; `process` replaces `begin_worker`."""
 
     def __init__(self, process: Callable[[Start, Path], LocalWorker] | None = None) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="normbwd-")
         self._log = Path(self._folder.name) / "worker.log"
-        self._process = process
+        self._process = process or begin_worker
         self._worker: Worker | None = None
 
     def forget_ray(self, keep: Sequence[str]) -> None:

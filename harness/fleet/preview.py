@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import median
 
 from harness import devices
 from harness.cases.drawn_shapes import parse_draw
@@ -67,25 +66,30 @@ def _time(planned: Planned, impls: Sequence[ImplRecord], gpus: int, kind: str) -
     """The estimated time; an implementation that is missing, or does not handle a case, takes none."""
     if planned.facts.kind == "cpu":
         return "time: unknown, as the published runs are of GPUs"
-    if not (known_s := published(kind)):
+    runs = published(kind, planned.settings.processes > 1)
+    if (row_s := seconds_of_a_row(*runs)) is None:
         return "time: unknown, as there is no published run here; a checkout has them in its folder of results"
     by_name = {impl.name: impl for impl in impls}
-    seconds = sum(len(runnable(job, by_name).impls) for job in planned.jobs) * median(known_s) / gpus
+    seconds = sum(len(runnable(job, by_name).impls) for job in planned.jobs) * row_s / gpus
     quick = ", and less with --quick" if planned.settings.quick else ""
-    return f"time: about {max(1, round(seconds / 60))} min by {counted(len(known_s), 'published run')}{quick}"
+    return f"time: about {max(1, round(seconds / 60))} min by {counted(len(runs), 'published run')}{quick}"
 
 
-def seconds_of_a_row(run: Results) -> float | None:
-    """What a row of an implementation took on one GPU, with all that is around it; None for a run without an end."""
-    rows = sum(row.role == "impl" for row in run.rows)
-    return run.end.wall_s * max(1, len(run.gpus)) / rows if run.end and rows else None
+def seconds_of_a_row(*runs: Results) -> float | None:
+    """What a row of an implementation took on one GPU, with all that is around it; None where no run has both."""
+    rows = sum(row.role == "impl" for run in runs for row in run.rows)
+    seconds = sum(run.end.wall_s * max(1, len(run.gpus)) for run in runs if run.end)
+    return seconds / rows if seconds and rows else None
 
 
-def published(kind: str, folder: Path = PUBLISHED) -> list[float]:
-    """The seconds of a row in each timed run published of this kind of GPU; if there are none, of any kind."""
+def published(kind: str, several: bool, folder: Path = PUBLISHED) -> list[Results]:
+    """The timed runs published of this kind of GPU, or if there are none of any, in `several` processes or in one.
+
+    The later processes find all that the first one has compiled. Where none had so many, these are all timed runs.
+    """
     paths = sorted((folder / kind).glob("*.jsonl*")) or sorted(folder.glob("*/*.jsonl*"))
     try:
         runs = [run for run in map(load, paths) if run.run.settings.timed]
     except UsageError as error:
         raise UsageError(f"no estimate: {error}") from error
-    return [seconds for run in runs if (seconds := seconds_of_a_row(run))]
+    return [run for run in runs if (run.run.settings.processes > 1) == several] or runs

@@ -45,6 +45,15 @@ def actor_with(tmp_path):
         actor.close()
 
 
+def test_without_another_process_the_usual_worker_is_started(tmp_path, monkeypatch):
+    worker = Silent(Script(tmp_path).hello())
+    monkeypatch.setattr("harness.fleet.gpu_actor.begin_worker", lambda start, log: worker)
+    actor = GpuActor()
+    assert actor.launch(Start(), 1.0).libraries
+    actor.close()
+    assert worker.killed
+
+
 def test_what_came_together_is_answered_together(actor_with):
     actor, worker = actor_with(A, B, Done(), A)
     assert actor.receive(7.0) == [A, B, Done()]

@@ -1,10 +1,12 @@
 """How long runs will take, from how long published ones took."""
 
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
 
 from harness.fleet.preview import published, seconds_of_a_row
+from harness.records.file import ResultsFile
 from harness.records.run_records import GpuRecord
 from tests.results_factory import helpers, results, row
 
@@ -23,4 +25,18 @@ def test_gpus_of_a_fleet_measure_at_once():
 def test_runs_without_rows_or_an_end_say_nothing(tmp_path):
     assert seconds_of_a_row(results()) is None
     assert seconds_of_a_row(replace(results(row("quack")), end=None)) is None
-    assert published("h200", tmp_path) == []
+    assert published("h200", False, tmp_path) == []
+
+
+def test_runs_of_as_many_processes_count_and_else_all(tmp_path):
+    for name, processes in (("one", 1), ("five", 5)):
+        run = results(row("quack")).run
+        records = [run.model_copy(update={"settings": run.settings.changed(processes=processes)}), row("quack")]
+        (tmp_path / "h200").mkdir(exist_ok=True)
+        with closing(ResultsFile(tmp_path / f"h200/{name}.jsonl")) as file:
+            for record in records:
+                file.append(record)
+    chosen = [published("h200", several, tmp_path) for several in (True, False)]
+    assert [[run.run.settings.processes for run in runs] for runs in chosen] == [[5], [1]]
+    (tmp_path / "h200/five.jsonl").unlink()
+    assert len(published("b200", True, tmp_path)) == 1
