@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from itertools import takewhile
 from pathlib import Path
+from warnings import catch_warnings
 
 from harness.git import GitError, git
 from harness.worker.revisions import Side
@@ -62,7 +63,8 @@ def _loaded(file: Path) -> Path:
 
 def _code(file: Path) -> ast.Module:
     """The code of a file without docstrings, with comments that say types, which TorchScript reads."""
-    tree = ast.parse(file.read_bytes(), type_comments=True)
+    with catch_warnings(action="ignore"):
+        tree = ast.parse(file.read_bytes(), type_comments=True)
     tree.type_ignores = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):

@@ -41,7 +41,7 @@ LATIN = "# coding: {}\n" + HONEST + 'WORD = "\u00e4"\n'
     ("before", "after"),
     [
         ({}, {FILE: HONEST.replace('"""My', '# A comment.\n\n\n"""Our').replace(" = ", "  =  ")}),
-        ({FILE: code("import torch")}, {FILE: code('"""Loads."""', "import torch"), "README.md": None}),
+        ({FILE: code("return '\\d'")}, {FILE: code('"""Loads."""', "return '\\d'"), "README.md": None}),
         ({"lib/helper.py": "X = 1"}, {"lib/helper.py": "X = 2", "tests/check.py": "new"}),
         (PACKAGE, {ROWS: "# one\nROWS = 1\n", "src/pack/NOTES.md": "", "check.c": ""}),
         ({FILE: code("from .beside import X"), "beside.py": "X = 1"}, {"beside.py": "X = 1  # one"}),
