@@ -14,6 +14,7 @@ from harness.records.schema import FAILED
 from reports import figures
 from reports.markdown_writer import escape, paragraphs, table, write_table
 from reports.parts import answers, conditions
+from reports.parts.caveats import caveats
 from reports.parts.reasons import details
 from reports.table import Cell, Table, left
 from reports.table import table as make_table
@@ -47,7 +48,8 @@ def render(comparisons: Sequence[Comparison]) -> str:
     if len(comparisons) > MOST_BESIDE:
         return _histories(histories(comparisons))
     answered = "\n".join(
-        f"- run {number}: {escape(answers.answer(comparison))}" for number, comparison in enumerate(comparisons, 1)
+        f"- run {number}: {escape(' '.join([answers.headline(comparison), *caveats(comparison)]))}"
+        for number, comparison in enumerate(comparisons, 1)
     )
     parts = ["# Runs side by side", ABOUT, _runs(comparisons), answered]
     for norm in dict.fromkeys(case.norm for case in cases):

@@ -13,7 +13,7 @@ from harness.records.reasons import Reason
 from harness.records.schema import FAILED, RANKED, Status
 from reports import figures
 from reports.labels import counted_label, first_word
-from reports.parts.caveats import caveats, context_named, interference, nothing_ranked
+from reports.parts.caveats import context_named, interference, nothing_ranked
 
 HOW: dict[Status, str] = {
     "ok": "right on",
@@ -73,11 +73,6 @@ def revisions(comparison: Comparison) -> str:
     """The commits of the two sides of a `compare`; empty for another run."""
     sides = ", ".join(f"{side.word} is commit {side.commit[:12]}" for side in comparison.run.sides)
     return f"{sides[:1].upper()}{sides[1:]}." if sides else ""
-
-
-def answer(comparison: Comparison) -> str:
-    """The headline, and what a reader must know before any figure."""
-    return " ".join([headline(comparison), *caveats(comparison)])
 
 
 def fastest(comparison: Comparison, impl: str | None = None) -> str:

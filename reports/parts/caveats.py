@@ -24,7 +24,9 @@ def caveats(comparison: Comparison) -> list[str]:
     lines += [f"{context_named(comparison)}{line}" for line in _not_ranked(comparison)]
     if comparison.timed and comparison.run.settings.quick:
         lines.append("A quick run: few blocks, wide intervals.")
-    return [*lines, *mixed(comparison), *failed_checks(comparison.selftests), *moved(comparison.state)]
+    versions = {use.gpu.host: use.gpu.versions for use in comparison.gpus if use.gpu.versions}
+    lines += [f"Versions differ: {host} has {versions_text(differing)}." for host, differing in versions.items()]
+    return [*lines, *failed_checks(comparison.selftests), *moved(comparison.state)]
 
 
 def context_named(comparison: Comparison) -> str:
@@ -76,12 +78,6 @@ def interference(comparison: Comparison) -> list[str]:
         f"Nothing is ranked in {figures.count(number, 'case')}: {sentence(reason)}."
         for reason, number in reasons.items()
     ]
-
-
-def mixed(comparison: Comparison) -> list[str]:
-    """A sentence for each host on which versions were not those of the run."""
-    versions = {use.gpu.host: use.gpu.versions for use in comparison.gpus if use.gpu.versions}
-    return [f"Versions differ: {host} has {versions_text(differing)}." for host, differing in versions.items()]
 
 
 def failed_checks(selftests: Sequence[SelfTestRecord]) -> list[str]:
