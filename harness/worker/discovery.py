@@ -61,9 +61,11 @@ def discover(
     Raises UsageError for a file or entry point that is not an adapter, for a name that is taken, and for a tuned file
     that cannot be used.
     """
-    _importable(files := list(files))
     modules = [(_load_entry_point(point), point.value) for point in entry_points(group=ENTRY_POINT_GROUP)]
-    modules += [(_load_file(path), str(path)) for path in files]
+    named: list[Path] = []
+    for path in files:  # one after the other: between them the caller looks at what an import did
+        _importable(named := [*named, path])
+        modules.append((_load_file(path), str(path)))
     implementations = [*own(), *(item for module, source in modules for item in _implementations(module, source))]
     for side in sides:
         module = _load_side(Path(side.file), side.word)
