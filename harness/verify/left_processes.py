@@ -25,8 +25,8 @@ def own_processes() -> frozenset[Path]:
     return frozenset(found - {this, this / "task" / str(get_native_id())})
 
 
-def stay_busy(processes: Collection[Path]) -> list[str]:
-    """The commands of those that use a CPU, or whose descendants do, until the last look; idle ones are let go."""
+def stay_busy(processes: Collection[Path]) -> dict[Path, str]:
+    """Those that use a CPU, or whose descendants do, until the last look, with their commands; idle ones are let go."""
     used, idle = {process: _ticks(process) for process in processes}, dict.fromkeys(processes, 0)
     for _ in range(LOOKS):
         if not used:
@@ -35,7 +35,7 @@ def stay_busy(processes: Collection[Path]) -> list[str]:
         now = {process: _ticks(process) for process in used}
         idle = {process: 0 if now[process] > used[process] else idle[process] + 1 for process in used}
         used = {process: now[process] for process in used if idle[process] < IDLE_LOOKS}
-    return [_command(process) for process in used]
+    return {process: _command(process) for process in used}
 
 
 def _children(process: Path) -> Iterator[Path]:

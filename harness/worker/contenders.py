@@ -86,8 +86,12 @@ class Contenders:
 
     def _fail_those_at_work(self) -> None:
         """Fail the contenders that left a process or thread at work while all were timed, and raise SpoiltError."""
-        busy = {contender.name: stay_busy(contender.processes) for contender in self._by_name.values()}
-        self._spoilt_by({name: Reason("left_process", {"processes": at}) for name, at in busy.items() if at})
+        busy = stay_busy({process for contender in self._by_name.values() for process in contender.processes})
+        left = {
+            name: [command for process, command in busy.items() if process in contender.processes]
+            for name, contender in self._by_name.items()
+        }
+        self._spoilt_by({name: Reason("left_process", {"processes": at}) for name, at in left.items() if at})
 
     def _spoilt_by(self, reasons: Mapping[str, Reason]) -> None:
         for name, reason in reasons.items():
