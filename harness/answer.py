@@ -111,7 +111,18 @@ def exit_code_of_rows(rows: Sequence[RowRecord]) -> int:
 
 
 def _exit_code_of_judged(results: Results, invocation: Invocation, subject: str | None) -> int:
-    """1 where the head of a comparison or what an --impl file adds did not pass, whatever others did; else 0."""
+    """1 where the head of a comparison or what an --impl file adds did not pass, whatever others did; else 0.
+
+    A head that refuses what its base runs did not pass.
+    """
     files = {str(path) for path in invocation.impl_files}
     names = {impl.name for impl in results.run.implementations if impl.source in files} | {subject}
-    return int(any(row.impl in names and row.status not in (*RANKED, "unsupported", "missing") for row in results.rows))
+    baseline = results.run.settings.baseline
+    run_by_base = {row.case for row in results.rows if row.impl == baseline and row.status in RANKED}
+
+    def failed(row: RowRecord) -> bool:
+        if row.status == "unsupported":
+            return row.impl == subject and row.case in run_by_base
+        return row.impl in names and row.status not in (*RANKED, "missing")
+
+    return int(any(map(failed, results.rows)))

@@ -1178,11 +1178,12 @@ def test_a_file_that_is_no_adapter(folder, capfd):
     assert not (folder / "run").exists()
 
 
-@pytest.mark.parametrize(("wrong", "code"), [("quack@base", 0), ("quack@head", 1)])
-def test_a_comparison_fails_where_the_head_is_wrong(workers, monkeypatch, wrong, code):
+@pytest.mark.parametrize("status", ["wrong", "unsupported"])
+@pytest.mark.parametrize(("side", "code"), [("base", 0), ("head", 1)])
+def test_a_comparison_fails_where_the_head_is_wrong_or_refuses(workers, monkeypatch, status, side, code):
     of_sides = [ImplRecord(name=f"quack@{word}", family="quack", source=f"/{word}") for word in ("base", "head")]
     workers.greeting = replace(HELLO, implementations=[*HELLO.implementations, *of_sides])
-    workers.statuses[wrong] = "wrong"
+    workers.statuses[f"quack@{side}"] = status
 
     @contextmanager
     def sides(*_):
