@@ -68,7 +68,11 @@ def discover(
         modules.append((_load_file(path), str(path)))
     implementations = [*own(), *(item for module, source in modules for item in _implementations(module, source))]
     for side in sides:
-        module = _load_side(Path(side.file), side.word)
+        try:
+            module = _load_side(Path(side.file), side.word)
+        except UsageError as error:
+            what = f"{side.word} ({side.named or 'commit'} {side.commit[:12]})"
+            raise UsageError(str(error).replace(f"--impl {side.file}", what)) from error
         implementations += [
             replace(item, name=f"{item.name}@{side.word}") for item in _implementations(module, side.file)
         ]

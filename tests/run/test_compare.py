@@ -71,6 +71,12 @@ def test_each_side_of_a_package_has_its_own_neighbours(repository):
         del sys.modules[name]
 
 
+def test_a_side_that_cannot_be_imported_is_named(tmp_path):
+    (tmp_path / "mine.py").write_text("def (")
+    with pytest.raises(UsageError, match=r"^head \(mine\.py abc\): line 1: "):
+        discover(sides=[Side("head", str(tmp_path / "mine.py"), "abc", "mine.py")])
+
+
 @pytest.mark.parametrize("at_fault", ["pack/adapter.py", "pack/deeper/kernels.py"])
 def test_a_package_that_imports_itself_by_name_is_refused(repository, at_fault):
     files = {"pack/__init__.py": "", "pack/adapter.py": HONEST, "pack/deeper/kernels.py": ""}
