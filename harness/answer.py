@@ -30,7 +30,7 @@ def measure_and_report(invocation: Invocation, form: str = "console", impl: str 
         try:
             path = _measure(invocation, display)
         except InterruptedRun as interruption:
-            _report(interruption.paths[0], invocation, display, form, impl)
+            _report(interruption.path, invocation, display, form, impl)
             raise
     results = _report(path, invocation, display, form, impl)
     if code := exit_code_of_rows(results.rows) or _exit_code_of_judged(results, invocation, impl):
@@ -47,7 +47,7 @@ def print_resume_hint(invocation: Invocation, display: Display) -> Generator[Non
         yield
     except InterruptedRun as interruption:
         resume = "" if invocation.resume else " --resume"
-        out = "" if invocation.out else f" --out {shlex.quote(str(interruption.folder))}"
+        out = "" if invocation.out else f" --out {shlex.quote(str(interruption.path.parent))}"
         display.say(f"go on:   {invocation.command}{resume}{out} (what is done is kept)")
         raise
     except KeyboardInterrupt:

@@ -1098,6 +1098,18 @@ def test_who_compiles_starts_beside_the_first_and_ends_with_it(workers):
     assert [(worker.start.asked, worker.killed) for worker in workers.launched] == [(True, True)] + [(False, True)] * 2
 
 
+def test_who_has_nothing_to_compile_ends_before_anything_is_timed(workers, monkeypatch):
+    ended, tried = [], workers._try
+
+    def trying(worker, request):
+        ended.append([each.killed for each in workers.launched])
+        tried(worker, request)
+
+    monkeypatch.setattr(workers, "_try", trying)
+    typed("bench --shapes 4x8 --norm rms --compile-ahead 2 --out run")
+    assert ended == [[False, True, True]]
+
+
 @pytest.mark.parametrize(
     ("line", "code"),
     [

@@ -16,7 +16,7 @@ from pathlib import Path
 from harness import devices
 from harness.errors import UnavailableError
 from harness.records.run_records import DeviceRecord
-from harness.run.compile_ahead import CompilingAhead, Task, default_processes, rounds
+from harness.run.compile_ahead import CompilingAhead, Task, processes_ahead, rounds
 from harness.run.process import LocalWorker, Started, Worker, WorkerDiedError, begin_worker, start_worker
 from harness.run.provenance import device_record, own_revision
 from harness.worker.messages import Done, Event, Hello, Request, Start
@@ -107,7 +107,7 @@ class GpuActor:
         time_limit_s: float,
     ) -> None:
         """Fill the compilers' caches of this host; `actors` on it, this one included, compile a part each."""
-        most = default_processes(facts.kind, actors) if processes is None else processes
+        most = processes_ahead(processes, facts.kind, actors)
 
         def launch(begun: Callable[[LocalWorker], None]) -> LocalWorker:
             return self._started(replace(start, asked=False), time_limit_s, begun).worker

@@ -7,7 +7,6 @@ Triton's tuners have all their configurations compiled here; each process that m
 
 from __future__ import annotations
 
-import os
 import queue
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -22,6 +21,7 @@ from harness.records.run_records import ImplRecord
 from harness.run.plan import Job
 from harness.run.process import LocalWorker, WorkerDiedError
 from harness.worker.messages import Warm
+from harness.worker.own_process import usable_cores
 
 Task = tuple[NormCase, str]  # a case and an implementation
 
@@ -41,13 +41,14 @@ def task_of(case: NormCase, impl: str) -> Task:
     return compiled_alike(case), impl
 
 
-def default_processes(device: DeviceKind, sharing: int = 1) -> int:
-    """How many processes compile ahead by default: one a spare core on a GPU host, none for a CPU.
+def processes_ahead(asked: int | None, device: DeviceKind, sharing: int = 1) -> int:
+    """How many processes compile ahead: as asked, or else one a spare core on a GPU host, none for a CPU.
 
     `sharing` is the number of runs that share the cores, this one included.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
-    cores //= sharing
+    if asked is not None:
+        return asked
+    cores = usable_cores() // sharing
     return min(12, cores - 2) if device == "cuda" and cores > 4 else 0
 
 

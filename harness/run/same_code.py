@@ -9,12 +9,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
-from itertools import takewhile
 from pathlib import Path
 from warnings import catch_warnings
 
 from harness.git import GitError, git
-from harness.worker.revisions import Side
+from harness.worker.revisions import Side, packages
 
 # Code that says one of these may read its own text, or files around it by their paths.
 READS_TEXT = re.compile(
@@ -56,9 +55,9 @@ def is_same_code(name: str, sides: Sequence[Side]) -> bool:
 
 def _loaded(file: Path) -> Path:
     """The outermost package of a file; without one its folder, or the file alone where it imports nothing of that."""
-    packages = list(takewhile(lambda folder: (folder / "__init__.py").is_file(), file.parents))
-    is_alone = not packages and not RELATIVE.search(ast.unparse(_code(file)))
-    return file if is_alone else (packages or [file.parent])[-1]
+    top = packages(file)[-1]
+    is_alone = not (top / "__init__.py").is_file() and not RELATIVE.search(ast.unparse(_code(file)))
+    return file if is_alone else top
 
 
 def _code(file: Path) -> ast.Module:

@@ -27,7 +27,7 @@ from harness.records.run_records import DeviceRecord, EndRecord, ImplRecord, Run
 from harness.records.schema import Tool
 from harness.records.settings import Settings
 from harness.run import opening
-from harness.run.compile_ahead import CompilingAhead, default_processes, end, rounds, tasks_of
+from harness.run.compile_ahead import CompilingAhead, end, processes_ahead, rounds, tasks_of
 from harness.run.deadline import Deadline, OutOfTimeError
 from harness.run.draw import drawn_record, with_seed
 from harness.run.invocation import Invocation
@@ -59,15 +59,11 @@ class Planned:
 
 
 class InterruptedRun(KeyboardInterrupt):
-    """Ctrl-C or SIGTERM during a run; `paths` are its results files, which are closed and can be resumed.
+    """Ctrl-C or SIGTERM during a run; `path` is its results file, which is closed and can be resumed."""
 
-    `folder` is what --out names to resume it.
-    """
-
-    def __init__(self, *paths: Path) -> None:
+    def __init__(self, path: Path) -> None:
         super().__init__()
-        self.paths = paths
-        self.folder = paths[0].parent if len(paths) == 1 else paths[0].parent.parent
+        self.path = path
 
 
 def bench(
@@ -281,9 +277,9 @@ def _clocked(stage: str, stages_s: dict[str, float]) -> Generator[None]:
 
 def _begun_early(invocation: Invocation, log: Path) -> Generator[LocalWorker]:
     """Workers that import torch while the first one asks the libraries, to compile as soon as it is known what."""
-    asked, names = invocation.compile_ahead, invocation.settings.impls or "all"
+    names = invocation.settings.impls or "all"
     is_cpu = invocation.device == "cpu" or invocation.selftest_alone or not has_driver()
-    processes = default_processes("cpu" if is_cpu else "cuda") if asked is None else asked
+    processes = processes_ahead(invocation.compile_ahead, "cpu" if is_cpu else "cuda")
     for _ in range(processes if names == "all" else min(processes, len(names.split(",")))):
         yield begin_worker(replace(invocation.start(), asked=False), log)
 
@@ -298,14 +294,14 @@ def _compiling_ahead(
     display: Display,
 ) -> Generator[CompilingAhead | None]:
     """Fill the compilers' caches by several processes at once, where there are cores to spare and a GPU."""
-    asked = invocation.compile_ahead
-    processes = default_processes(planned.facts.kind) if asked is None else asked
-    tasks_by_workers = rounds(tasks_of(jobs, planned.impls), processes, planned.facts.memory_bytes)
-    if not tasks_by_workers:
-        yield None
-        return
     for worker in early:
         worker.pause()  # the self-test comes first
+    processes = processes_ahead(invocation.compile_ahead, planned.facts.kind)
+    tasks_by_workers = rounds(tasks_of(jobs, planned.impls), processes, planned.facts.memory_bytes)
+    if not tasks_by_workers:
+        end(early)  # they would start beside what is timed
+        yield None
+        return
 
     def take(start: Start, log: Path) -> LocalWorker:
         try:

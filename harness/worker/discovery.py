@@ -14,7 +14,6 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import is_dataclass, replace
 from importlib.metadata import entry_points
-from itertools import takewhile
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,7 +24,7 @@ from harness.cases.adapter import Implementation
 from harness.errors import UsageError
 from harness.worker.configured import candidates, tuned
 from harness.worker.contract import faults, file_fault
-from harness.worker.revisions import Side
+from harness.worker.revisions import Side, packages
 
 ENTRY_POINT_GROUP = "normbwd.impls"
 PEERS = "_peers"  # what the folders of impls/ that hold adapters end in
@@ -64,7 +63,7 @@ def discover(
     modules = [(_load_entry_point(point), point.value) for point in entry_points(group=ENTRY_POINT_GROUP)]
     named: list[Path] = []
     for path in files:  # one after the other: between them the caller looks at what an import did
-        _importable(named := [*named, path])
+        _make_neighbours_importable(named := [*named, path])
         modules.append((_load_file(path), str(path)))
     implementations = [*own(), *(item for module, source in modules for item in _implementations(module, source))]
     for side in sides:
@@ -155,7 +154,7 @@ def _load_side(path: Path, word: str) -> ModuleType:
 
     The adapter must import from its own package relatively: an absolute import would give both sides the same package.
     """
-    top = _packages(path)[-1]
+    top = packages(path)[-1]
     by_name = re.compile(rf"^\s*(from|import) {top.name}\b", re.MULTILINE)
     for neighbour in sorted(top.rglob("*.py")) if (top / "__init__.py").is_file() else ():
         if by_name.search(neighbour.read_text(encoding="utf-8")):
@@ -165,17 +164,12 @@ def _load_side(path: Path, word: str) -> ModuleType:
     return _load_file(path, f"normbwd_{word}")
 
 
-def _packages(path: Path) -> list[Path]:
-    """The folders of the packages that a file stands in, the innermost first; or its folder, as if it were one."""
-    return list(takewhile(lambda folder: (folder / "__init__.py").is_file(), path.parents)) or [path.parent]
-
-
-def _importable(files: Sequence[Path]) -> None:
+def _make_neighbours_importable(files: Sequence[Path]) -> None:
     """Let --impl files import what lies beside them, or their own packages, after all that is installed.
 
     Raises UsageError where two would get the same module that each has beside it.
     """
-    tops = {path: _packages(path)[-1] for path in files if not file_fault(path)}
+    tops = {path: packages(path)[-1] for path in files if not file_fault(path)}
     roots = {path: top.parent if (top / "__init__.py").is_file() else top for path, top in tops.items()}
     for path, root in roots.items():
         for name in re.findall(r"^\s*(?:from|import) +(\w+)", path.read_text(errors="replace"), re.MULTILINE):
@@ -187,9 +181,9 @@ def _importable(files: Sequence[Path]) -> None:
 def _load_file(path: Path, prefix: str | None = None) -> ModuleType:
     if fault := file_fault(path):
         raise UsageError(f"--impl {path}: {fault}")
-    *_, top = packages = _packages(path)
+    *_, top = folders = packages(path)
     prefix = prefix or f"normbwd_impl_{crc32(bytes(top))}"
-    for folder in packages:
+    for folder in folders:
         # An empty package: its own __init__.py is not run, as it is no part of the adapter.
         package = ModuleType(".".join((prefix, *folder.relative_to(top).parts)))
         package.__path__ = [str(folder)]

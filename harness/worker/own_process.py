@@ -20,6 +20,11 @@ PR_SET_CHILD_SUBREAPER = 36
 SWEEP_LIMIT_S = 5.0  # what is not dead by then waits for a device, or forks faster than it is killed
 
 
+def usable_cores() -> int:
+    """How many cores this process may use, of those of the host."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+
+
 @contextmanager
 def without_interrupts() -> Generator[None]:
     """Keep SIGINT from this thread, and from a process that it starts, which would print a traceback while it starts.

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 
 from harness.errors import UsageError
@@ -33,6 +34,11 @@ class Side:
     file: str
     commit: str = ""
     named: str | None = None
+
+
+def packages(file: Path) -> list[Path]:
+    """The folders of the packages that a file stands in, the innermost first; or its folder, as if it were one."""
+    return list(takewhile(lambda folder: (folder / "__init__.py").is_file(), file.parents)) or [file.parent]
 
 
 @contextmanager

@@ -43,6 +43,7 @@ from harness.worker.own_process import (
     go_on_under_keeper,
     ignore_interrupts,
     limit_memory,
+    usable_cores,
 )
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ def _hello(
     from harness.worker import libraries
     from harness.worker.asking import ask
 
-    forks = min(12, (os.cpu_count() or 1) - 2) if sys.platform == "linux" and not on_cpu else 0
+    forks = min(12, usable_cores() - 2) if sys.platform == "linux" and not on_cpu else 0
     answers = ask(implementations, "cpu" if on_cpu else "cuda", announce, start.impl_files, forks)
     facts = [devices.read_facts("cpu")] if on_cpu else devices.read_available()
     shared = libraries.versions() if start.measures else {}

@@ -256,7 +256,7 @@ def test_a_run_that_was_cut_short_is_gone_on_with(tmp_path, said, monkeypatch):
         patch.setattr(ResultsFile, "append", cut)
         with pytest.raises(InterruptedRun) as interrupt:
             bench(Fleet(said), invocation(tmp_path, processes=2))
-    (path,) = interrupt.value.paths
+    path = interrupt.value.path
     before = load(path)
     assert before.end.interrupted
     results = bench(Fleet(said), invocation(tmp_path, processes=2, resume=True))

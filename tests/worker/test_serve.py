@@ -53,6 +53,9 @@ alone = asking.ask(implementations, "cuda", print, (), 0)
 assert asking.ask(implementations, "cuda", lambda file: None, (), 2) == alone
 implementations["quack"].module.missing = lambda: str(os.getpid() == worker)
 print(asking.ask(implementations, "cuda", lambda file: None, (), 2)["quack"][0].missing.fields)
+fine, torch.cuda._is_in_bad_fork = torch.cuda._is_in_bad_fork, lambda: os.getpid() != worker
+print(asking.ask(implementations, "cuda", lambda file: None, (), 2)["quack"][0].missing.fields)
+torch.cuda._is_in_bad_fork = fine
 implementations["quack"].module.missing = lambda: "here" if os.getpid() == worker else os._exit(1)
 print(asking.ask(implementations, "cuda", lambda file: None, (), 2)["quack"][0].missing.fields)
 """
@@ -60,7 +63,7 @@ print(asking.ask(implementations, "cuda", lambda file: None, (), 2)["quack"][0].
 
 def test_forks_ask_what_the_worker_would_and_the_worker_where_one_dies():
     printed = subprocess.run([sys.executable, "-c", ASKED], capture_output=True, text=True, check=True).stdout
-    assert printed.splitlines()[-2:] == ["{'text': 'False'}", "{'text': 'here'}"]
+    assert printed.splitlines()[-3:] == ["{'text': 'False'}", "{'text': 'True'}", "{'text': 'here'}"]
 
 
 def test_a_file_whose_import_changes_what_all_share_is_refused(tmp_path):
