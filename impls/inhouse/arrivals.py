@@ -27,7 +27,7 @@ words[TAKEN]    If any program leaves, the pieces that the others have taken. Ea
 import triton
 import triton.language as tl
 
-from .checks import LATE, POLLS, poll_again
+from .checks import LATE, MOST_POLLS, POLLS, poll_again
 from .exchange import all_agree, braced
 
 MOST = tl.constexpr(1024)  # programs
@@ -37,6 +37,7 @@ ARRIVED = tl.constexpr(16)
 TAKEN = tl.constexpr(32)
 ASKED = tl.constexpr(33)
 PATIENCE = tl.constexpr(8)  # polls, of some microseconds each, without a new start
+MOST_STRANGE = tl.constexpr(min(MOST_POLLS, 1 << 16))  # polls in a row that find what no launch alone leaves for long
 # Stands for STARTED in all threads but the first: reads as "all started", and is never waited for.
 NOT_FIRST_THREAD = 1 << 51
 
@@ -72,6 +73,8 @@ def wait() -> str:
 
 ARRIVAL = tl.constexpr(arrival())
 WAIT = tl.constexpr(wait())
+_TRAP = [".reg .pred late;", f"setp.gt.s32 late, $1, {MOST_STRANGE.value};", "@late trap;"] if MOST_POLLS else []
+TRAP = tl.constexpr(braced([*_TRAP, "mov.b32 $0, 0;"]))
 
 
 @triton.jit
@@ -151,13 +154,16 @@ def wait_or_leave(words, program, programs, INTERPRETED: tl.constexpr):
     """Wait until all have arrived, or leave; return how many programs leave, or MOST if this one does.
 
     A program that leaves makes room for one that has not started, so as many leave as have not. If nothing starts for a
-    while, because another kernel took the room, more leave, at different times by their numbers.
+    while, because another kernel took the room, more leave, at different times by their numbers. Another launch by the
+    same words may take the room for good: then ARRIVED reaches the target before all have started, or more numbers are
+    drawn than there are programs.
     """
     started = tl.atomic_add(words + STARTED, 0, sem="relaxed")
     target = all_arrived(started)
     number = tl.cast(MOST, tl.int64)  # none drawn yet
     leave = tl.cast(0, tl.int64)
     polls = 0
+    strange = 0
     while not (all_started(started) | (number < leave)):
         now = tl.atomic_add(words + ARRIVED, 0, sem="relaxed")
         leave = now % WORTH
@@ -172,6 +178,9 @@ def wait_or_leave(words, program, programs, INTERPRETED: tl.constexpr):
             before = started
             started = tl.atomic_add(words + STARTED, 0, sem="relaxed")
             polls = tl.where(started == before, polls + 1, 0)
+            strange = tl.where((now >= target) | ((number >= programs) & (number != MOST)), strange + 1, 0)
+            if not INTERPRETED:
+                tl.inline_asm_elementwise(TRAP, "=r,r", [strange], dtype=tl.int32, is_pure=False, pack=1)
     if number >= leave:
         if not INTERPRETED:
             await_arrivals(words, target, tl.cast(0, tl.int64))

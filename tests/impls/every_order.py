@@ -25,6 +25,10 @@ class Stuck(Wrong):
     """Nobody gets on."""
 
 
+class Trapped(Exception):
+    """A program gave up."""
+
+
 class Access(BaseException):
     """What a program does next."""
 

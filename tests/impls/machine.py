@@ -11,6 +11,7 @@ from random import Random
 import numpy as np
 import torch
 
+from tests.impls.every_order import Stuck, Trapped
 from tests.impls.statements import Kernel
 
 LANES = 32
@@ -26,14 +27,6 @@ COMPARE |= {"ge": np.greater_equal, "lo": np.less, "hi": np.greater}
 ARITHMETIC = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
 PLAIN = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "not": np.invert}
 PLAIN |= {"neg": np.negative, "rem": np.fmod}
-
-
-class Stuck(Exception):
-    """Nobody gets on."""
-
-
-class Trapped(Exception):
-    """A program gave up."""
 
 
 class Machine:

@@ -50,7 +50,7 @@ def outcome(names, seeds, fault=None, there=THERE):
     from harness.cases import make_inputs
     from impls.inhouse import backward
     from impls.inhouse.tensors import CallTensors
-    from tests.impls.machine import Stuck
+    from tests.impls.every_order import Stuck
     from tests.impls.test_compiled import OnMachine
 
     inputs = {name: make_inputs(CASES[name][0], seed=0) for name in names}
@@ -95,15 +95,18 @@ def test_a_last_sum_before_all_have_arrived_is_seen():
     assert seen is not None
 
 
-def words_of_others(name):
-    """What comes of a launch on words of which something was lost."""
+LOST, TOO_MANY = (-WORTH.value, None), (MOST.value * WORTH.value, 1)  # arrivals, and how many programs are there
+
+
+def words_of_others(name, arrivals, slots):
+    """What comes of a launch on words that other launches change."""
     from harness.cases import make_inputs
-    from tests.impls.machine import Trapped
+    from tests.impls.every_order import Trapped
     from tests.impls.test_compiled import OnMachine
 
     words = words_after(1)
-    words[ARRIVED.value] -= WORTH.value
-    with instead_of_launches(("cuda", 90, 32), partial(OnMachine, most_idle=30000), words):
+    words[ARRIVED.value] += arrivals
+    with instead_of_launches(("cuda", 90, 32), partial(OnMachine, most_idle=30000, slots=slots), words):
         try:
             gradients(make_inputs(CASES[name][0], seed=0), launch=CASES[name][1])
         except Trapped:
@@ -112,10 +115,11 @@ def words_of_others(name):
 
 def test_a_wait_without_end_ends_in_a_trap(monkeypatch):
     monkeypatch.setenv("NORMBWD_CHECKS", "50")
-    assert in_child(__name__, "words_of_others", *([name] for name in CASES)) == ["trapped"] * len(CASES)
+    calls = [[name, *LOST] for name in CASES] + [[name, *TOO_MANY] for name in CASES if name != "one program"]
+    assert in_child(__name__, "words_of_others", *calls) == ["trapped"] * len(calls)
     monkeypatch.setenv("NORMBWD_CHECKS", "0")
     with pytest.raises(AssertionError, match="Stuck"):
-        in_child(__name__, "words_of_others", ["two warps"])
+        in_child(__name__, "words_of_others", ["two warps", *LOST])
 
 
 if __name__ == "__main__":

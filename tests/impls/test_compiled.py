@@ -151,7 +151,7 @@ def wrong_launch(delay, seeds, slots=None, lag=0):
     from harness.cases import make_inputs
     from impls.inhouse import backward
     from impls.inhouse.regimes import shared_kernel
-    from tests.impls.machine import Stuck
+    from tests.impls.every_order import Stuck
 
     launches = [  # one warp a program, for speed
         (rms(rows, 256 * parts - 6), Shared(tile, parts, 1, delay, 1, cols=256, warps=1, stages=delay + 2))

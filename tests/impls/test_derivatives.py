@@ -10,7 +10,7 @@ from impls.inhouse.model import layer_norm, rms_norm
 from tests.impls.model_cases import VARIANTS, Tried
 
 # torch scripts decompositions when the first dual number is made
-pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script")
 COLS = 8
 
 

@@ -59,7 +59,7 @@ def outcome(senders, sums, fault=None):
     """What is wrong with the exchange of so many numbers, or None; `fault` is a text and what takes its place."""
     import torch
 
-    from tests.impls.machine import Stuck
+    from tests.impls.every_order import Stuck
     from tests.impls.test_compiled import OnMachine
 
     exchange, first = exchange_options(senders, sums), None

@@ -4,7 +4,8 @@ Launches are as small as can be: what is shown is that no order goes wrong. Larg
 those of test_arrivals.py and test_compiled.py do. What kernels do between the calls of both files is repeated here.
 """
 
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from types import SimpleNamespace
 from unittest.mock import patch
 
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 from impls.inhouse import arrivals, exchange, groups
-from tests.impls.every_order import Launch, Program, Stuck, Wrong
+from tests.impls.every_order import OLD_READS, Launch, Program, Stuck, Trapped, Wrong
 
 EPOCH = 5
 
@@ -89,6 +90,10 @@ class Language:
 
     def inline_asm_elementwise(self, text, _constraints, given, **_options):
         text = text.value
+        if text == arrivals.TRAP.value:
+            if given[0] > arrivals.MOST_STRANGE:
+                raise Trapped
+            return 0
         sem, *_ = [each for each in ("acq_rel", "acquire", "relaxed", "bar.red") if each in text]
         if sem == "bar.red":
             self.program.barrier()
@@ -143,38 +148,42 @@ def ends(module, program, programs, words, slots, walks, replaced):
 # ------------------------------------------------------------------------------------------------ arrivals
 
 
+def program_of_arrivals(now, number, programs, work):
+    """A program of one pass, `work` its sums and pieces."""
+    arrivals.start(0, number, programs)
+    for each in work[number : number + 1]:
+        now.store(each, "done")
+    started, seen = arrivals.arrive(0, number, programs, False)
+    left, piece = 0, number
+    if not arrivals.wait_for_all(0, started, seen, False):
+        left = arrivals.wait_or_leave(0, number, programs, False)
+        piece = arrivals.first_piece(0, number, programs, left)
+    while piece < programs:
+        for each in work[:programs]:
+            now.only(each, "done")
+        for each in work[programs + piece :][:1]:
+            now.store(each, "done")
+        piece = arrivals.next_piece(0, programs, left)
+
+
 def launch_of_arrivals(programs, slots, walks=0, fault=None):
     """Raise Wrong or Stuck where a launch of one pass ends so."""
-
-    def program(now, number):
-        arrivals.start(0, number, programs)
-        now.store(("sums", number), "done")
-        started, seen = arrivals.arrive(0, number, programs, False)
-        left, piece = 0, number
-        if not arrivals.wait_for_all(0, started, seen, False):
-            left = arrivals.wait_or_leave(0, number, programs, False)
-            piece = arrivals.first_piece(0, number, programs, left)
-        while piece < programs:
-            for each in range(programs):
-                now.only(("sums", each), "done")
-            now.store(("piece", piece), "done")
-            piece = arrivals.next_piece(0, programs, left)
-
-    most = 1 << (programs - 1).bit_length()
-
-    def words(launches):
-        numbers = {
-            "STARTED": launches * most,
-            "ARRIVED": launches * most * arrivals.WORTH.value,
-            "TAKEN": 0,
-            "ASKED": 0,
-        }
-        return {word(getattr(arrivals, name).value): number for name, number in numbers.items()}
-
     work = [(what, each) for what in ("sums", "piece") for each in range(programs)]
-    replaced = {"MOST": most, "PATIENCE": 1} | (fault or {})
-    for end in ends(arrivals, program, programs, words(EPOCH), slots, walks, replaced):
-        check(end, words(EPOCH + 1), work)
+    most = most_of(programs)
+    replaced = {"MOST": most, "PATIENCE": 1, "MOST_STRANGE": OLD_READS} | (fault or {})
+    program = partial(program_of_arrivals, programs=programs, work=work)
+    for end in ends(arrivals, program, programs, arrival_words(EPOCH, most), slots, walks, replaced):
+        check(end, arrival_words(EPOCH + 1, most), work)
+
+
+def most_of(programs):
+    return 1 << (programs - 1).bit_length()
+
+
+def arrival_words(launches, most):
+    """The words as so many launches leave them."""
+    numbers = {"STARTED": launches * most, "ARRIVED": launches * most * arrivals.WORTH.value, "TAKEN": 0, "ASKED": 0}
+    return {word(getattr(arrivals, name).value): number for name, number in numbers.items()}
 
 
 def check(end, left, work):
@@ -193,6 +202,35 @@ def test_arrivals_in_every_order(programs, slots):
 @pytest.mark.parametrize(("programs", "slots"), [(3, 2), (3, 3), (4, 2), (6, 5)])
 def test_arrivals_in_orders_of_chance(programs, slots):
     launch_of_arrivals(programs, slots, walks=60)
+
+
+def launches_at_once(count, programs, walks, most_strange=8):
+    """Raise Stuck where launches by the same words, with room for one of them, do not end; a trap is an end."""
+
+    def program(now, number):
+        with suppress(Trapped):
+            program_of_arrivals(now, number % programs, programs, ())
+
+    def await_arrivals(words, target, seen):
+        for _ in range(9):
+            if seen >= target:
+                return seen > target
+            seen = arrivals.tl.atomic_add(arrivals.ARRIVED, 0, sem="relaxed")
+        raise Trapped
+
+    most = most_of(programs)
+    replaced = {"MOST": most, "PATIENCE": 1, "MOST_STRANGE": most_strange, "await_arrivals": await_arrivals}
+    ends(arrivals, program, count * programs, arrival_words(EPOCH, most), programs, walks, replaced)
+
+
+@pytest.mark.parametrize(("count", "programs"), [(2, 2), (2, 3), (5, 3), (3, 5)])
+def test_launches_at_once_end_in_orders_of_chance(count, programs):
+    launches_at_once(count, programs, walks=60)
+
+
+def test_launches_at_once_without_a_limit_are_stuck():
+    with pytest.raises(Stuck):
+        launches_at_once(5, 3, walks=60, most_strange=1000)
 
 
 def test_a_program_that_looks_after_all_others_have_ended_leaves():

@@ -112,6 +112,7 @@ def test_dx_alone_has_the_same_bits(given):
     assert of_parameters == [None, None]
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.script")  # torch's own
 def test_a_forward_derivative_is_torchs():
     x, weight = torch.randn(64, 4096, device="cuda"), torch.randn(4096, device="cuda")
     found = jvp(lambda x: rms_norm(x, weight), (x,), (x.cos(),))[1]
@@ -309,10 +310,9 @@ def test_launches_in_turn_or_on_words_of_their_own_are_right(scenario, checks, g
 def test_launches_at_once_on_the_same_words_are_found(scenario, checks, given):
     """Without checks a replay ends all the same, by a trap or with gradients that may be wrong."""
     ((out, code),) = in_children("replays", scenario, given, NORMBWD_CHECKS=checks)
-    print(code, out)
-    assert "replaying" in out
-    assert code != -signal.SIGKILL
-    assert not checks or (code != 0 and "two launches at once" in out)
+    assert "replaying" in out, out
+    assert code != -signal.SIGKILL, out
+    assert not checks or (code != 0 and "two launches at once" in out), out
 
 
 def lost_arrival():
