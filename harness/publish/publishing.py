@@ -36,7 +36,7 @@ from harness.worker.messages import Hello
 State = Literal["current", "stale", "missing"]
 Fate = Literal["published", "unfinished", "failed"]  # failed: no implementation passed
 UNKNOWN_ROW_S = 1.0  # where no device has a published run of the name
-ASSUMED = "this machine has no such device, so every library is taken to be installed"
+ASSUMED = "this machine has no such device, so every library that the plan names is taken to be installed"
 
 
 class Place(NamedTuple):
@@ -106,9 +106,10 @@ class Survey:
         if isinstance(results := _read(path), str):
             return "stale", [results]
         reasons = self._out_of_date(name, results, planned)
-        measured = {impl.name for impl in results.run.implementations if not impl.missing}
+        any_will_do = not self.place.here and planned.settings.impls is None  # what is installed there is not known
+        known = {impl.name for impl in results.run.implementations if any_will_do or not impl.missing}
         runnable = [impl.name for impl in planned.impls if not (self.place.here and impl.missing)]
-        if lacking := [impl for impl in runnable if impl not in measured]:
+        if lacking := [impl for impl in runnable if impl not in known]:
             reasons.append(f"without {', '.join(lacking)}")
         cases = {job.case for job in planned.jobs} - {row.case for row in results.rows}
         if cases and results.finished_cases == results.run.jobs:

@@ -156,7 +156,7 @@ def wait_or_leave(words, program, programs, INTERPRETED: tl.constexpr):
     A program that leaves makes room for one that has not started, so as many leave as have not. If nothing starts for a
     while, because another kernel took the room, more leave, at different times by their numbers. Another launch by the
     same words may take the room for good: then ARRIVED reaches the target before all have started, or more numbers are
-    drawn than there are programs.
+    drawn than there are programs, and it traps.
     """
     started = tl.atomic_add(words + STARTED, 0, sem="relaxed")
     target = all_arrived(started)

@@ -67,9 +67,9 @@ class Machine:
 
         Now and then one program is preferred for a while, so that it gets as far ahead of the others as it can. At most
         `slots` programs are there at a time, if given: another comes where one has ended. Raises Stuck where so many
-        turns pass without progress.
+        turns pass without progress, or 20 times as many with some that comes to nothing.
         """
-        random, idle, preferred = Random(seed), 0, None
+        random, idle, turns, preferred = Random(seed), 0, 0, None
         running = {warp: warp.steps() for team in self.teams for warp in team}
         waiting, live, to_come = set(), [], self.teams[::-1]
         while live or to_come:
@@ -79,8 +79,8 @@ class Machine:
                 preferred = random.choice([None, *range(self.programs)])
             first = [each for each in live if each.program == preferred] if random.random() < 0.95 else []
             warp = random.choice(first or live)
-            idle += 1
-            if idle > most_idle:
+            idle, turns = idle + 1, turns + 1
+            if idle > most_idle or turns > 20 * most_idle:
                 raise Stuck
             for _ in range(0 if warp in waiting else random.choice((1, 2, 5, 20))):
                 event = next(running[warp], "end")

@@ -313,16 +313,16 @@ def test_changed_library_makes_a_published_file_stale_where_it_was_measured(fold
 
 
 def test_implementation_that_was_missing_makes_a_published_file_stale(folder, workers):
-    records = [
-        item.model_copy(update={"missing": Reason("text", {"text": "not here"})})
-        for item in HELLO.implementations
-        if item.name == "liger"
-    ]
-    workers.greeting = replace(HELLO, implementations=[HELLO.implementations[0], *records])
+    (folder / "plan.toml").write_text(PLAN.replace(', impls = "torch-eager,liger"', ""))
+    liger = next(item for item in HELLO.implementations if item.name == "liger")
+    missing = liger.model_copy(update={"missing": Reason("text", {"text": "not here"})})
+    workers.greeting = replace(HELLO, implementations=[HELLO.implementations[0], missing])
     publish(workers, only="large")
     assert states(only="large") == {"large": ("current", ())}
     workers.greeting = HELLO
     assert states(only="large") == {"large": ("stale", ("without liger",))}
+    workers.greeting = replace(HELLO, available=[CPU])
+    assert states(only="large", dry_run=True) == {"large": ("current", ())}
 
 
 def test_case_that_is_new_in_the_plan_makes_a_published_file_stale(folder, workers):
