@@ -65,7 +65,7 @@ def normbwd(
 
 
 ENDING_SIGNALS = [each for each in signal.Signals if each.name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")]
-FLEET_OPTIONS = ("fleet", "kinds", "gpus", "mixed", "dry_run")
+FLEET_OPTIONS = ("fleet", "kinds", "gpus", "dry_run")
 CLAIM_DEFAULT = f"(default: {PROCESSES_OF_A_CLAIM}; with --quick 1)"
 FOLDERS_TOO: Any = {"callback": lambda paths: [in_folder(path) for path in paths]}  # of runs
 CONSOLE_OR_JSON = Annotated[str, typer.Option("--format", help="of what is printed: console or json")]
@@ -328,7 +328,7 @@ def gate(
 
 
 @app.command()
-@options(*MACHINE_OPTIONS, "minutes", "only", "fleet", "gpus", "mixed", "dry_run", "check", out=UNFINISHED)
+@options(*MACHINE_OPTIONS, "minutes", "only", "fleet", "gpus", "dry_run", "check", out=UNFINISHED)
 def publish(invocation: Invocation) -> None:
     """Measure what of results/plan.toml is missing or stale on a GPU, and publish it in results/DEVICE.
 

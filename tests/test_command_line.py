@@ -163,13 +163,13 @@ def no_worker(monkeypatch):
             "--kinds 'h200,b200': name one kind of GPU, such as h200; each has a run of its own",
         ),
         ("bench --kinds h200", "--kinds: of a fleet; name it with --fleet local or --fleet ADDRESS"),
-        ("bench --gpus 2 --mixed", "--gpus, --mixed: of a fleet; name it with --fleet local or --fleet ADDRESS"),
+        ("bench --gpus 2 --kinds h200", "--kinds, --gpus: of a fleet; name it with --fleet local or --fleet ADDRESS"),
         ("bench --fleet local --gpus 0", "--gpus 0: must be at least 1"),
         ("bench --flush wet", "--flush wet: not one of clean, dirty, none"),
         (
             "bench --context graph,warm",
-            "--context 'warm': not one of cold, graph, beside:N, hot-dy, host, fwd+bwd, or step for "
-            "cold,graph,beside:8,beside:32,hot-dy,host",
+            "--context 'warm': not one of cold, graph, beside:N, hot-dy, in-a-row, host, fwd+bwd, or step for "
+            "cold,graph,beside:8,beside:32,hot-dy,in-a-row,host",
         ),
         ("bench --holder 640", "--holder 640: must be THREADSxKIB, such as 640x200"),
         ("bench --out=", "--out is empty; name a folder"),
@@ -261,12 +261,6 @@ def test_help_is_no_error(capsys):
             "bench --device b200",
             4,
             "--device b200: torch finds no GPU on this machine; run it where there is one, or use --device cpu",
-        ),
-        (
-            "bench --context beside:8",
-            2,
-            "--context beside:8: a CPU has no streams, so that nothing runs beside a call; name hot-dy, "
-            "or leave it out",
         ),
         ("selftest", 4, "the self-test needs a GPU; on a CPU nothing is ranked (docs/method.md)"),
     ],

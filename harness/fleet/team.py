@@ -47,7 +47,7 @@ class Team:
     def number_of(self, gpu: ReadyGpu) -> int:
         """The number of a GPU, whose record is written the first time; raises UnavailableError as `refuse` does."""
         refuse(self.kind, self.first, gpu, self.invocation)
-        place, versions = gpu.place, differing(self.first, gpu)
+        place = gpu.place
         with self._lock:
             new = GpuRecord(
                 number=len(self.gpus),
@@ -55,7 +55,6 @@ class Team:
                 visible=place.visible,
                 uuid=place.facts.uuid,
                 gpu=gpu_hash(place.facts),
-                versions=versions,
             )
             for number, other in self.gpus.items():
                 if other.model_copy(update={"number": new.number}) == new:
@@ -74,11 +73,9 @@ def refuse(kind: str, first: ReadyGpu, gpu: ReadyGpu, invocation: Invocation) ->
         )
     if not invocation.allow_others:
         devices.refuse_shared(place.facts)
-    if (versions := differing(first, gpu)) and not invocation.mixed:
+    if versions := differing(first, gpu):
         text = ", ".join(f"{name} {version}" for name, version in versions.items())
-        raise UnavailableError(
-            f"{place.host} has other versions than {here.host} ({text}); install the same, or let them differ: --mixed"
-        )
+        raise UnavailableError(f"{place.host} has other versions than {here.host} ({text}); install the same")
 
 
 def differing(first: ReadyGpu, gpu: ReadyGpu) -> dict[str, str]:

@@ -9,16 +9,18 @@ from harness.errors import UsageError
 COLD = "cold"  # alone, with a cold cache: the headline; always measured, because the others are compared with it
 GRAPH = "graph"  # captured once, replayed
 HOT_DY = "hot-dy"  # dy written by an elementwise kernel just before
+IN_A_ROW = "in-a-row"  # behind a call of its own on other memory, which leaves lines to be written back
 FWD_BWD = "fwd+bwd"  # the forward and then the backward in one sample, as a library's autograd function runs them
 HOST = "host"  # the time on the host to enqueue one call
 BESIDE = "beside:"  # with the number of programs of a kernel on another stream, each holding a multiprocessor
-STEP = (COLD, GRAPH, f"{BESIDE}8", f"{BESIDE}32", HOT_DY, HOST)
+STEP = (COLD, GRAPH, f"{BESIDE}8", f"{BESIDE}32", HOT_DY, IN_A_ROW, HOST)
 EVERY = "step"
 MEANINGS = {
-    COLD: "alone, with a cold cache: always timed",
-    GRAPH: "captured once as a CUDA graph, and replayed",
+    COLD: "alone with a cold cache",
+    GRAPH: "captured once as a CUDA graph and replayed",
     f"{BESIDE}N": "beside a kernel on another stream that holds N multiprocessors",
     HOT_DY: "dy written by another kernel just before",
+    IN_A_ROW: "right behind a call of its own on other memory",
     HOST: "the time on the host to enqueue one call",
     FWD_BWD: "the forward and then the backward in one sample, as a library's autograd function runs them",
 }
@@ -44,7 +46,7 @@ def parse_contexts(text: str) -> tuple[str, ...]:
 
 def parse_context(word: str) -> str:
     """One context as it is stored; raises UsageError for another word."""
-    if word in (COLD, GRAPH, HOT_DY, HOST, FWD_BWD):
+    if word in (COLD, GRAPH, HOT_DY, IN_A_ROW, HOST, FWD_BWD):
         return word
     number = word.removeprefix(BESIDE)
     if word.startswith(BESIDE) and number.isdecimal() and int(number) > 0:

@@ -160,9 +160,7 @@ class GpuRecord(Record):
     visible: str = ""
     uuid: str | None = None
     gpu: str | None = None  # as of a DeviceRecord
-    versions: dict[str, str] = Field(
-        default={}, description="libraries, driver and revision that differ from the run record"
-    )
+    versions: dict[str, str] = Field(default={}, exclude=True)  # of older files, where versions could differ
 
 
 class EndRecord(Record):

@@ -43,7 +43,6 @@ class Invocation(BaseModel, frozen=True, extra="forbid"):
     )
     kinds: str | None = Field(default=None, description="the kind of GPU, such as h200, in a fleet that has several")
     gpus: int | None = Field(default=None, description="most GPUs of a kind in a fleet (default: all)")
-    mixed: bool = Field(default=False, description="let versions differ between a fleet's hosts, and name them")
     format: Literal["console", "json"] = Field(default="console", description="of what is printed: console or json")
     dry_run: bool = Field(default=False, description="print the plan and about how long it takes; measure nothing")
 

@@ -119,7 +119,7 @@ def _check_numbers(invocation: Invocation) -> None:
 
 
 def _check_fleet(invocation: Invocation) -> None:
-    fleet_options = {"--kinds": invocation.kinds, "--gpus": invocation.gpus, "--mixed": invocation.mixed or None}
+    fleet_options = {"--kinds": invocation.kinds, "--gpus": invocation.gpus}
     if invocation.fleet is None and (lone := [name for name, value in fleet_options.items() if value is not None]):
         raise UsageError(f"{', '.join(lone)}: of a fleet; name it with --fleet local or --fleet ADDRESS")
     if invocation.kinds is not None and ("," in invocation.kinds or not invocation.kinds.strip()):

@@ -79,14 +79,14 @@ class Candidate:
     """One backward to time: `run` is the timed call, `restore` undoes, untimed, what an earlier call overwrote.
 
     The engine lengthens `hold_us` until the queue proof succeeds, and clears `proven` where it cannot be had. `prepare`
-    makes `run` anew on the current stream, for a capture; None where `run` itself may be captured. `forward_backward`
-    makes a call of the forward and the backward together, or is None.
+    makes `run` anew on the current stream, for a capture, or on given inputs; None where `run` itself may be captured.
+    `forward_backward` makes a call of the forward and the backward together, or is None.
     """
 
     name: str
     run: Callable[[], object]
     restore: Callable[[], None] = _nothing
-    prepare: Callable[[], Callable[[], object]] | None = None
+    prepare: Callable[..., Callable[[], object]] | None = None
     forward_backward: Callable[[], Callable[[], object]] | None = None
     hold_us: float = SHORTEST_HOLD_US
     proven: bool = True

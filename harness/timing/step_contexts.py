@@ -2,6 +2,7 @@
 
 - graph: the timed call is the replay of a CUDA graph that holds the backward. The order is the same.
 - hot-dy: dy is written by an elementwise kernel after the hold, just before the start mark.
+- in-a-row: a candidate is called on other memory after the hold, just before the start mark.
 - beside:N: a competing kernel holds multiprocessors, from the hold on until the end mark has been waited for.
 - host: the clock is the host's, around several calls behind the hold; the queue proof says that none of them waited.
 """
@@ -39,16 +40,20 @@ class _Wrapped(_Delegating):
         return getattr(self._device, name)
 
 
-class HotDy(_Wrapped):
-    """A device on which dy is written just before the start mark: as much of it as fits lies in the cache, dirty."""
+class Preceded(_Wrapped):
+    """A device on which a call just before the start mark leaves lines in the cache that are not written back yet."""
 
-    def __init__(self, device: Device, write_dy: Callable[[], object]) -> None:
+    def __init__(self, device: Device, call: Callable[[], object]) -> None:
         super().__init__(device)
-        self._write_dy = write_dy
+        self.precede(call)
+
+    def precede(self, call: Callable[[], object]) -> None:
+        """Let this call precede the samples from now on; the memory of the last one's answer is free."""
+        self._call, self._answer = call, None
 
     def start(self) -> None:
-        """Write dy, then mark the beginning."""
-        self._write_dy()
+        """Call, then mark the beginning."""
+        self._answer = self._call()
         self._device.start()
 
 

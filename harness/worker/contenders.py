@@ -186,9 +186,8 @@ class Contenders:
     def _candidate(self, contender: Contender) -> Candidate:
         """The candidate that the engine times; dy is restored before every call if any contender overwrites it."""
         implementation = contender.implementation
-        candidate = Candidate(
-            implementation.name, contender.backward, prepare=lambda: implementation.prepare(self._inputs.views())
-        )
+        candidate = Candidate(implementation.name, contender.backward)
+        candidate.prepare = lambda inputs=None: implementation.prepare((inputs or self._inputs).views())
         if implementation.has_forward:
             candidate.forward_backward = lambda: implementation.forward_backward(self._inputs.views())
         if any(other.implementation.in_place for other in self._by_name.values()):

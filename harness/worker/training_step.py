@@ -10,18 +10,18 @@ from statistics import median
 
 import torch
 
-from harness.cases import Grads
+from harness.cases import Grads, Inputs
 from harness.cases.tensors import OUTPUT_GRADIENTS
-from harness.cases.traffic import ADD_NAME
+from harness.cases.traffic import ADD_NAME, same_traffic_add
 from harness.devices.capture import CaptureError, capture
 from harness.devices.holder import Holder
 from harness.devices.nvml import SensorReading
 from harness.errors import UnavailableError
-from harness.records.contexts import FWD_BWD, GRAPH, HOST, HOT_DY, parse_holder, programs_beside
+from harness.records.contexts import FWD_BWD, GRAPH, HOST, HOT_DY, IN_A_ROW, parse_holder, programs_beside
 from harness.records.reasons import ALL_VOID, Reason, raised
 from harness.records.schema import ContextRecord, HolderRecord, Timing
 from harness.timing.engine import Candidate, CandidateError, Device
-from harness.timing.step_contexts import CompetingKernel, HostClock, HotDy, repeated, replayed, reset
+from harness.timing.step_contexts import CompetingKernel, HostClock, Preceded, repeated, replayed, reset
 from harness.verify.repetition import spoil
 from harness.worker.interleave import TimingJob, implementation_of, judge_timed, lineup, make_device, time_blocks
 from harness.worker.messages import Stage
@@ -79,7 +79,7 @@ class TrainingStep:
 
     def _try(self, context: str, result: ContextTimings) -> None:
         device = self._device(context, result)
-        candidates = self._candidates_in(context, result) if device else []
+        candidates = self._candidates_in(context, device, result) if device else []
         rng = self.job.shuffler(context)
         while device and any(candidate.name != ADD_NAME for candidate in candidates):
             try:
@@ -108,17 +108,21 @@ class TrainingStep:
             refused = ContextRecord(status="unsupported", reason=Reason("refused", {"text": str(error)}))
             result.records |= {candidate.name: refused for candidate in self.job.candidates}
             return None
-        if context == HOT_DY:
-            return HotDy(device, self._write_dy)
+        if context in (HOT_DY, IN_A_ROW):
+            return Preceded(device, self._write_dy)
         return HostClock(device) if context == HOST else device
 
-    def _candidates_in(self, context: str, result: ContextTimings) -> list[Candidate]:
+    def _candidates_in(self, context: str, device: Device, result: ContextTimings) -> list[Candidate]:
         """The lineup, each called as the context does; one that cannot be captured gets its record."""
         plain = lineup(self.job)
         if context == HOST:
             return [repeated(candidate) for candidate in plain]
         if context == FWD_BWD:
             return [both for candidate in plain for both in self._with_forward(candidate, result)]
+        if context == IN_A_ROW and isinstance(device, Preceded):
+            tensors = {name: tensor.clone() for name, tensor in self.job.inputs.tensors().items()}
+            elsewhere = self.job.inputs.with_tensors(tensors)
+            return [each for one in plain for each in self._in_a_row(one, elsewhere, device, result)]
         if context != GRAPH:
             return [reset(candidate) for candidate in plain]
         captured: list[Candidate] = []
@@ -135,14 +139,38 @@ class TrainingStep:
         if candidate.forward_backward is None:
             result.records[impl] = ContextRecord(status="unsupported", reason=Reason("no_forward"))
             return
+        if both := self._called(candidate, candidate.forward_backward, result):
+            yield replace(reset(candidate), run=both)
+
+    def _in_a_row(
+        self, candidate: Candidate, elsewhere: Inputs, device: Preceded, result: ContextTimings
+    ) -> Iterator[Candidate]:
+        """The candidate with another call of its own, on inputs elsewhere, before the timed one."""
+        if implementation_of(candidate.name) in result.records:
+            return
+        prepare = partial(candidate.prepare or same_traffic_add, elsewhere)
+        if call := self._called(candidate, prepare, result):
+            yield replace(reset(candidate), restore=partial(self._precede, candidate, elsewhere, device, call))
+
+    def _precede(self, candidate: Candidate, elsewhere: Inputs, device: Preceded, call: Callable[[], object]) -> None:
+        candidate.restore()
+        for name in elsewhere.tensors().keys() & OUTPUT_GRADIENTS:
+            elsewhere.tensors()[name].copy_(self.job.inputs.tensors()[name])
+        device.precede(call)
+
+    def _called(
+        self, candidate: Candidate, prepare: Callable[[], Callable[[], object]], result: ContextTimings
+    ) -> Callable[[], object] | None:
+        """What is prepared, after a first call, which compiles; None, and a record, where that raises."""
         self.job.announce(candidate.name, STAGE)
         try:
-            both = candidate.forward_backward()
-            both()  # compiles
+            call = prepare()
+            call()
         except Exception as error:
+            impl = implementation_of(candidate.name)
             result.records[impl] = ContextRecord(status=status_of(error), reason=raised(error))
-            return
-        yield replace(reset(candidate), run=both)
+            return None
+        return call
 
     def _captured(self, candidate: Candidate, result: ContextTimings) -> Iterator[Candidate]:
         self.job.announce(candidate.name, STAGE)

@@ -13,7 +13,6 @@ from harness.records.contexts import COLD
 from harness.records.reason_texts import sentence
 from harness.records.schema import Check, SelfTestRecord
 from reports import figures
-from reports.parts.conditions import versions_text
 
 WHEN = {"before": "before the cases ", "after": "after the cases ", "alone": ""}
 
@@ -24,8 +23,6 @@ def caveats(comparison: Comparison) -> list[str]:
     lines += [f"{context_named(comparison)}{line}" for line in _not_ranked(comparison)]
     if comparison.timed and comparison.run.settings.quick:
         lines.append("A quick run: few blocks, wide intervals.")
-    versions = {use.gpu.host: use.gpu.versions for use in comparison.gpus if use.gpu.versions}
-    lines += [f"Versions differ: {host} has {versions_text(differing)}." for host, differing in versions.items()]
     return [*lines, *failed_checks(comparison.selftests), *moved(comparison.state)]
 
 

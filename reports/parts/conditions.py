@@ -100,16 +100,10 @@ def gpus(comparison: Comparison) -> Table:
             use.gpu.visible or figures.NOTHING,
             use.gpu.uuid or figures.NOTHING,
             str(use.measured),
-            versions_text(use.gpu.versions) or figures.NOTHING,
         ]
         for use in comparison.gpus
     ]
-    return table(["GPU", *left("host", "there", "uuid"), "cases", *left("other versions")], rows)
-
-
-def versions_text(versions: dict[str, str]) -> str:
-    """Versions by library, in a line."""
-    return ", ".join(f"{name} {version}" for name, version in versions.items())
+    return table(["GPU", *left("host", "there", "uuid"), "cases"], rows)
 
 
 def libraries_text(versions: Mapping[str, str]) -> str:
@@ -118,7 +112,7 @@ def libraries_text(versions: Mapping[str, str]) -> str:
     known = {name: versions[name] for name in sorted(versions, key=lambda name: (name not in first, name))}
     if (cudnn := known.get("libcudnn", "")).isdigit():
         known["libcudnn"] = f"{int(cudnn[:-4])}.{int(cudnn[-4:-2])}.{int(cudnn[-2:])}"
-    return versions_text(known)
+    return ", ".join(f"{name} {version}" for name, version in known.items())
 
 
 def without_hashes(text: str) -> str:

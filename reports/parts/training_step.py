@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from harness.analysis.case_comparison import CaseComparison, Entry, Waiting
 from harness.analysis.comparison import Comparison
 from harness.analysis.step import Spender, StepCell, every_context, spending, training_step
-from harness.records.contexts import BESIDE, COLD, FWD_BWD, GRAPH, HOST, HOT_DY, WAITS
+from harness.records.contexts import BESIDE, HOST, MEANINGS, WAITS
 from harness.records.reasons import Reason
 from harness.records.schema import RANKED
 from reports import figures
@@ -16,14 +16,6 @@ from reports.labels import entry_label, spender_label
 from reports.parts import answers
 from reports.table import Cell, Heading, Section, Table, left, table
 
-MEANING_OF_A_COLUMN = {
-    COLD: "alone with a cold cache",
-    GRAPH: "captured once and replayed",
-    f"{BESIDE}N": "while a kernel of N programs runs on another stream",
-    HOT_DY: "with dy written just before",
-    HOST: "the host's time to enqueue a call",
-    FWD_BWD: "the forward and then the backward",
-}
 TITLE = "In a training step"
 MODELS = "What a training step of these models spends in norm backwards"
 ALONE = (
@@ -173,7 +165,7 @@ def _legend(comparison: Comparison) -> str:
     programs = [f"{c.holder.programs}" for c in comparison.contexts if c.holder]
     holder = next((c.holder for c in comparison.contexts if c.holder), None)
     names = dict.fromkeys(f"{BESIDE}N" if c.holder else c.context for c in every_context(comparison))
-    meanings = "; ".join(f"{name}, {MEANING_OF_A_COLUMN[name]}" for name in names)
+    meanings = "; ".join(f"{name}, {MEANINGS[name]}" for name in names)
     text = (
         f"The geometric mean speedup over {comparison.baseline} in each context, and the smallest of a case, both "
         f"without cases in which it waits for another kernel: {meanings}."

@@ -231,14 +231,12 @@ def test_a_gpu_with_a_foreign_process_is_refused(tmp_path, said):
     assert rows_of(results) == all_rows()
 
 
-def test_versions_that_differ_are_refused_or_named(tmp_path, said):
-    told = "host1 has other versions than host0 (torch 2.10.0); install the same, or let them differ: --mixed"
+def test_versions_that_differ_are_refused(tmp_path, said):
+    told = "host1 has other versions than host0 (torch 2.10.0); install the same"
     with pytest.raises(UnavailableError) as refused:
         bench(Fleet(said, torch={"host1": "2.10.0"}), invocation(tmp_path))
     assert str(refused.value) == told
     assert not (tmp_path / "run").exists()
-    results = bench(Fleet(said, torch={"host1": "2.10.0"}), invocation(tmp_path, mixed=True))
-    assert {gpu.host: gpu.versions for gpu in results.gpus} == {"host0": {}, "host1": {"torch": "2.10.0"}}
 
 
 def test_a_run_that_was_cut_short_is_gone_on_with(tmp_path, said, monkeypatch):

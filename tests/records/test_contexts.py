@@ -33,7 +33,7 @@ def test_another_word_is_refused_with_what_there_is(text):
 
 
 def test_how_many_programs_run_beside():
-    assert [programs_beside(context) for context in STEP] == [None, None, 8, 32, None, None]
+    assert [programs_beside(context) for context in STEP] == [None, None, 8, 32, None, None, None]
 
 
 @pytest.mark.parametrize("text", ["640", "640x", "x200", "600x200", "32x200", "2048x100", "640x0", "832x200", "a x b"])

@@ -6,20 +6,19 @@ from harness.analysis.comparison import compare
 from harness.analysis.joining import by_case
 from harness.records.run_records import GpuRecord
 from harness.records.schema import Check
-from reports.formats import console, markdown
+from reports.formats import markdown
 from tests.results_factory import CASE, LAYER, helpers, in_processes, results, row, selftest
 from tests.wording import worded
 
 FAILED = Check(name="t0", passed=False, value=9.0, limit=5.0, unit="us", detail="two events with nothing between them")
 
 
-def spread(hosts, versions=None, processes=2, selftests=()):
+def spread(hosts, processes=2, selftests=()):
     """A run of a case on a GPU of each of `hosts`, one a process."""
     rows = in_processes(row("torch-eager", 100.0), row("quack", 50.0), *helpers(100.0, 40.0), scales=[1.0] * processes)
     rows = [each.model_copy(update={"gpu": each.process % len(hosts)}) for each in rows]
     gpus = [
-        GpuRecord(number=number, host=host, visible="0", uuid=f"uuid-{number}", versions=(versions or {}).get(host, {}))
-        for number, host in enumerate(hosts)
+        GpuRecord(number=number, host=host, visible="0", uuid=f"uuid-{number}") for number, host in enumerate(hosts)
     ]
     return replace(results(*rows, processes=processes, selftests=selftests), gpus=gpus)
 
@@ -35,14 +34,11 @@ def test_an_interval_across_gpus_says_so():
     assert "difference between GPUs" not in page(spread(["a", "b"], processes=1))
 
 
-def test_other_versions_are_named_in_the_table_and_above_it():
-    run = spread(["a", "b"], versions={"b": {"torch": "2.10.0"}})
-    assert "Versions differ: b has torch 2.10.0." in console.render(compare(run))
-    lines = [line.split("|") for line in page(run).splitlines() if line.startswith("|") and "uuid-" in line]
-    assert [[cell.strip() for cell in line[1:-1]] for line in lines] == [
-        ["0", "a", "0", "uuid-0", "1", "-"],
-        ["1", "b", "0", "uuid-1", "1", "torch 2.10.0"],
-    ]
+def test_each_gpu_has_a_line():
+    text = page(spread(["a", "b"]))
+    lines = [line.split("|") for line in text.splitlines() if line.startswith("|") and "uuid-" in line]
+    cells = [[cell.strip() for cell in line[1:-1]] for line in lines]
+    assert cells == [["0", "a", "0", "uuid-0", "1"], ["1", "b", "0", "uuid-1", "1"]]
 
 
 def test_a_failed_self_test_speaks_against_the_cases_of_its_gpu():

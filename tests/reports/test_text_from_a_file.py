@@ -107,7 +107,7 @@ def whole(timed=True):
         selftests=(selftest(Check(name="check", passed=False, value=2.0, limit=1.0, detail=why)),),
         conditions=(conditions(throttled={"heat": [1]}, holder=HolderRecord(programs=8, threads=640, shared_kib=200)),),
         sanitized=(SanitizerRecord(case=CASE, impl="quack", tool="memcheck", detail=why),),
-        gpus=(GpuRecord(number=0, host="h", visible="0", uuid="u", versions={"torch": "1"}),),
+        gpus=(GpuRecord(number=0, host="h", visible="0", uuid="u"),),
         resumed=(ResumedRecord(revision="r", at="2025-06-01"),),
     )
 

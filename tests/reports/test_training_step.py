@@ -65,7 +65,7 @@ def test_nobody_is_called_fastest_without_an_aa_pair():
     rows = in_contexts([row("torch-eager", 40.0), row("quack", 20.0)], hot_dy=1.5)
     text = render(results(*rows, context="hot-dy"), "console").replace("\n", " ")
     assert "hot-dy: No A/A pair was measured, so nobody is called fastest." in text
-    assert "hot-dy, with dy written just before." in text
+    assert "hot-dy, dy written by another kernel just before." in text
     assert "is fastest" not in text
 
 

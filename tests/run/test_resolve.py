@@ -118,7 +118,7 @@ def test_contexts_that_a_device_cannot_have_are_refused(device, context, message
 
 def test_contexts_beside_others_that_a_device_has_are_left_out():
     left_out = contexts_left_out(Settings(context="step"), CPU)
-    assert left_out.startswith("--context graph,beside:8,beside:32,host: a CPU has no streams, ")
+    assert left_out.startswith("--context graph,beside:8,beside:32,in-a-row,host: a CPU has no streams, ")
     assert left_out.endswith("; left out")
     assert contexts_left_out(Settings(context="beside:200,graph"), GPU, 132).startswith("--context beside:200: ")
 

@@ -7,7 +7,7 @@ import pytest
 from harness.devices.capture import Captured
 from harness.records.reasons import Reason
 from harness.timing.engine import measure, take_sample
-from harness.timing.step_contexts import CALLS, OUTLASTS_US, CompetingKernel, HostClock, HotDy, repeated, replayed
+from harness.timing.step_contexts import CALLS, OUTLASTS_US, CompetingKernel, HostClock, Preceded, repeated, replayed
 from harness.timing.stopping import StoppingRule
 from tests.fake_device import FakeDevice
 from tests.wording import worded
@@ -48,7 +48,7 @@ def beside(device, programs=8, alone_us=20.0, **holder):
 
 def test_hot_dy_is_written_just_before_the_start():
     device = FakeDevice()
-    hot = HotDy(device, lambda: device.events.append("write dy"))
+    hot = Preceded(device, lambda: device.events.append("write dy"))
     assert sample(hot, device.candidate("A")).us == 10.0
     assert ", ".join(device.events) == ("place, flush clean, hold 100, write dy, start, run A, end, query, elapsed")
 

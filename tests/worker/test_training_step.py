@@ -60,6 +60,7 @@ class Step:
         inputs = SimpleNamespace(
             case=NormCase("rms", 4, 8, device=device), x=x, dy=x, tensors=lambda: {"x": x, "dy": self.dy}
         )
+        inputs.with_tensors = lambda tensors: SimpleNamespace(**vars(inputs) | {"tensors": lambda: tensors})
         run = returns or {}
         candidates = [
             self.device.candidate(name, prepare=prepared, **({"returns": run[name]} if name in run else {}))
@@ -120,6 +121,18 @@ def test_hot_dy_keeps_its_values(monkeypatch):
     assert {events[place - 1] for place in starts} == {"dy times 1"}
     assert events.count("dy times 1") == len(starts)
     assert "another" not in events
+
+
+def test_in_a_row_a_call_elsewhere_precedes_each(monkeypatch):
+    def in_place(dy):
+        step.device.events.append(f"dy {dy.min():g}")
+        dy.zero_()
+
+    step = Step(monkeypatch, prepared=lambda elsewhere: lambda: in_place(elsewhere.tensors()["dy"]))
+    events, records = step.device.events, step.time_in("in-a-row").records
+    assert {record.status for record in records.values()} == {"ok"}
+    runs = [place for place, event in enumerate(events) if event.startswith("run ")]
+    assert {tuple(events[place - 3 : place]) for place in runs} == {("hold 100", "dy 1", "start")}
 
 
 def test_the_host_is_timed_over_calls_in_a_row(monkeypatch):
