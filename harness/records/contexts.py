@@ -46,7 +46,7 @@ def parse_contexts(text: str) -> tuple[str, ...]:
 
 def parse_context(word: str) -> str:
     """One context as it is stored; raises UsageError for another word."""
-    if word in (COLD, GRAPH, HOT_DY, IN_A_ROW, HOST, FWD_BWD):
+    if word in MEANINGS.keys() - {f"{BESIDE}N"}:
         return word
     number = word.removeprefix(BESIDE)
     if word.startswith(BESIDE) and number.isdecimal() and int(number) > 0:

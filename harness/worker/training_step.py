@@ -109,7 +109,7 @@ class TrainingStep:
             result.records |= {candidate.name: refused for candidate in self.job.candidates}
             return None
         if context in (HOT_DY, IN_A_ROW):
-            return Preceded(device, self._write_dy)
+            return Preceded(device, self._write_dy)  # in a row, until a candidate names a call of its own
         return HostClock(device) if context == HOST else device
 
     def _candidates_in(self, context: str, device: Device, result: ContextTimings) -> list[Candidate]:

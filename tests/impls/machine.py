@@ -66,8 +66,8 @@ class Machine:
         """Let one warp run a while, long or short, then another, until all have ended.
 
         Now and then one program is preferred for a while, so that it gets as far ahead of the others as it can. At most
-        `slots` programs are there at a time, if given: another comes where one has ended. Raises Stuck where so many
-        turns pass without progress, or 20 times as many with some that comes to nothing.
+        `slots` programs are there at a time, if given: another comes where one has ended. Raises Stuck after so many
+        turns without progress, or 20 times as many in all.
         """
         random, idle, turns, preferred = Random(seed), 0, 0, None
         running = {warp: warp.steps() for team in self.teams for warp in team}
