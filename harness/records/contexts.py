@@ -9,7 +9,7 @@ from harness.errors import UsageError
 COLD = "cold"  # alone, with a cold cache: the headline; always measured, because the others are compared with it
 GRAPH = "graph"  # captured once, replayed
 HOT_DY = "hot-dy"  # dy written by an elementwise kernel just before
-IN_A_ROW = "in-a-row"  # behind a call of its own on other memory, which leaves lines to be written back
+IN_A_ROW = "in-a-row"  # behind calls of its own on other memory, which leave lines to be written back
 FWD_BWD = "fwd+bwd"  # the forward and then the backward in one sample, as a library's autograd function runs them
 HOST = "host"  # the time on the host to enqueue one call
 BESIDE = "beside:"  # with the number of programs of a kernel on another stream, each holding a multiprocessor
@@ -20,7 +20,7 @@ MEANINGS = {
     GRAPH: "captured once as a CUDA graph and replayed",
     f"{BESIDE}N": "beside a kernel on another stream that holds N multiprocessors",
     HOT_DY: "dy written by another kernel just before",
-    IN_A_ROW: "right behind a call of its own on other memory",
+    IN_A_ROW: "right behind four calls of its own on other memory",
     HOST: "the time on the host to enqueue one call",
     FWD_BWD: "the forward and then the backward in one sample, as a library's autograd function runs them",
 }

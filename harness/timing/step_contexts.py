@@ -2,7 +2,7 @@
 
 - graph: the timed call is the replay of a CUDA graph that holds the backward. The order is the same.
 - hot-dy: dy is written by an elementwise kernel after the hold, just before the start mark.
-- in-a-row: a candidate is called on other memory after the hold, just before the start mark.
+- in-a-row: a candidate is called several times on other memory after the hold, just before the start mark.
 - beside:N: a competing kernel holds multiprocessors, from the hold on until the end mark has been waited for.
 - host: the clock is the host's, around several calls behind the hold; the queue proof says that none of them waited.
 """
@@ -21,6 +21,7 @@ from harness.records.schema import Flush
 from harness.timing.engine import SHORTEST_HOLD_US, Candidate, Device
 
 CALLS = 20  # calls in a sample of the host's time, because the first call after a pause costs more
+CALLS_BEFORE = 4  # in a row: on an H200 up to the fifth call takes longer than the one before, and later ones do not
 OUTLASTS_US = 3000.0  # how much longer than the hold the other kernel runs, at least
 OUTLASTS_TIMES = 20  # and how many times as long as the slowest backward takes alone
 # A backward that takes half as long as the other kernel runs waits for it: alone it takes a twentieth, or less.
@@ -41,19 +42,20 @@ class _Wrapped(_Delegating):
 
 
 class Preceded(_Wrapped):
-    """A device on which a call just before the start mark leaves lines in the cache that are not written back yet."""
+    """A device on which calls just before the start mark leave lines in the cache that are not written back yet."""
 
     def __init__(self, device: Device, call: Callable[[], object]) -> None:
         super().__init__(device)
         self.precede(call)
 
-    def precede(self, call: Callable[[], object]) -> None:
-        """Let this call precede the samples from now on; the memory of the last one's answer is free."""
-        self._call, self._answer = call, None
+    def precede(self, call: Callable[[], object], times: int = 1) -> None:
+        """Let so many of this call precede the samples from now on; the memory of the last answer is free."""
+        self._call, self._times, self._answer = call, times, None
 
     def start(self) -> None:
         """Call, then mark the beginning."""
-        self._answer = self._call()
+        for _ in range(self._times):
+            self._answer = self._call()
         self._device.start()
 
 

@@ -21,7 +21,7 @@ from harness.records.contexts import FWD_BWD, GRAPH, HOST, HOT_DY, IN_A_ROW, par
 from harness.records.reasons import ALL_VOID, Reason, raised
 from harness.records.schema import ContextRecord, HolderRecord, Timing
 from harness.timing.engine import Candidate, CandidateError, Device
-from harness.timing.step_contexts import CompetingKernel, HostClock, Preceded, repeated, replayed, reset
+from harness.timing.step_contexts import CALLS_BEFORE, CompetingKernel, HostClock, Preceded, repeated, replayed, reset
 from harness.verify.repetition import spoil
 from harness.worker.interleave import TimingJob, implementation_of, judge_timed, lineup, make_device, time_blocks
 from harness.worker.messages import Stage
@@ -145,7 +145,7 @@ class TrainingStep:
     def _in_a_row(
         self, candidate: Candidate, elsewhere: Inputs, device: Preceded, result: ContextTimings
     ) -> Iterator[Candidate]:
-        """The candidate with another call of its own, on inputs elsewhere, before the timed one."""
+        """The candidate with calls of its own, on inputs elsewhere, before the timed one."""
         if implementation_of(candidate.name) in result.records:
             return
         prepare = partial(candidate.prepare or same_traffic_add, elsewhere)
@@ -156,7 +156,7 @@ class TrainingStep:
         candidate.restore()
         for name in elsewhere.tensors().keys() & OUTPUT_GRADIENTS:
             elsewhere.tensors()[name].copy_(self.job.inputs.tensors()[name])
-        device.precede(call)
+        device.precede(call, CALLS_BEFORE)
 
     def _called(
         self, candidate: Candidate, prepare: Callable[[], Callable[[], object]], result: ContextTimings

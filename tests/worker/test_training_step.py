@@ -126,13 +126,13 @@ def test_hot_dy_keeps_its_values(monkeypatch):
 def test_in_a_row_a_call_elsewhere_precedes_each(monkeypatch):
     def in_place(dy):
         step.device.events.append(f"dy {dy.min():g}")
-        dy.zero_()
+        dy.mul_(2)
 
     step = Step(monkeypatch, prepared=lambda elsewhere: lambda: in_place(elsewhere.tensors()["dy"]))
     events, records = step.device.events, step.time_in("in-a-row").records
     assert {record.status for record in records.values()} == {"ok"}
     runs = [place for place, event in enumerate(events) if event.startswith("run ")]
-    assert {tuple(events[place - 3 : place]) for place in runs} == {("hold 100", "dy 1", "start")}
+    assert {tuple(events[at - 6 : at]) for at in runs} == {("hold 100", "dy 1", "dy 2", "dy 4", "dy 8", "start")}
 
 
 def test_the_host_is_timed_over_calls_in_a_row(monkeypatch):
