@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .inhouse.tensors import Extras
 
 name = "triton-inhouse"
-version = 4
+version = 5
 requires = ("triton",)
 compiles_ahead = True
 handles = frozenset(FEATURES)

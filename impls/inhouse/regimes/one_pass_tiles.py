@@ -62,6 +62,8 @@ ANSWERS: dict[str, Callable[[Asked], Any]] = {
     "aligned": lambda a: a.problem.alignments == 1 or a.light,  # pointers to rows take few registers
     "full_loads": lambda a: a.problem.in_pairs and a.cols % 8 == 0,  # 16 bytes of 16-bit numbers at once
     "long": lambda a: a.turns(16 * 2),  # 16 turns of two programs a multiprocessor
+    # More than 64 to 90 KiB in flight then cost 4 to 11 % of a call behind others, and gain 2 % of one alone at most.
+    "sustained": lambda a: a.packable and a.cols > 6144 and a.turns(40),
 }
 
 
@@ -175,6 +177,7 @@ SHORT_TILES = (
 # One program of 4 warps takes half of a multiprocessor, with as many registers as a thread can have, and so finds room
 # beside a competing kernel. At 8 chunks of which one ends the row registers spill.
 HALF_TILES = (
+    Row(lambda a: _half_rms(a, 8192) and a.cols % 1024 == 0 and a.sustained, Whole(1, 4, 1, True), "script"),
     Row(lambda a: _half_rms(a, 8192) and a.cols % 1024 == 0, Whole(1, 4, 1, True, STAGES + 1), "fast-llm"),
     Row(lambda a: _half_rms(a, 5119), Whole(1, 4, 1, True, STAGES + 1), "script"),
     Row(lambda a: _half_rms(a, 7168), Whole(1, 4, 1, True), "fast-llm-all"),
@@ -209,8 +212,8 @@ def flat(problem: Problem, gpu: GpuLimits) -> Tile:
 
     At most 40 elements a thread, 48 of a light one, 64 at 2048 columns. Two programs a multiprocessor hide each other's
     barriers; one leaves half as many partials, which counts where turns are few. With 8 warps one more tile in flight
-    helps up to 8192 columns. From 15 turns of more than 6144 columns on fewer programs than multiprocessors are as
-    fast, if unpacked. From 16 turns on a tile of fp32 has the bytes of a 16-bit one.
+    helps up to 8192 columns, but not where many follow. From 15 turns of more than 6144 columns on fewer programs than
+    multiprocessors are as fast, if unpacked. From 16 turns on a tile of fp32 has the bytes of a 16-bit one.
     """
     asked = Asked(problem, gpu)
     whole = first(SHORT_TILES, asked, None)
@@ -233,7 +236,8 @@ def flat(problem: Problem, gpu: GpuLimits) -> Tile:
     programs = gpu.multiprocessors * (1 if alone else 2)
     if not asked.light and not packed and asked.plain and cols > 6144 and asked.turns(15):
         programs = max(1, gpu.multiprocessors * 15 // 16)
-    stages = STAGES + (warps == 8 and cols <= 8192 and not (packed and asked.light) and asked.plain)
+    deeper = warps == 8 and cols <= 8192 and not (packed and asked.light) and not asked.sustained
+    stages = STAGES + (deeper and asked.plain)
     limited = first(LIMITED, asked, False) and not (alone and warps == 4)
     maxnreg = _registers(3 if warps == 4 else 2, warps) if limited else None
     return Tile(tile_rows, chunks, chunk, warps, programs, fold=True, packed=packed, maxnreg=maxnreg, stages=stages)
