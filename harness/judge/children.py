@@ -184,10 +184,8 @@ class Child:
     def end(self) -> None:
         """Kill it with all its descendants, and remove its scratch folder."""
         self.channel.close()
-        for number, limit_s in (
-            (signal.SIGSTOP, STOP_LIMIT_S),
-            (signal.SIGKILL, END_LIMIT_S),
-        ):  # the stopped start none
+        self.stop()  # all at once: no list of processes has those that fork and end within a moment
+        for number, limit_s in ((signal.SIGSTOP, STOP_LIMIT_S), (signal.SIGKILL, END_LIMIT_S)):
             ends_s = time.monotonic() + limit_s
             while (family := self.family()) and time.monotonic() < ends_s:
                 for each in family:

@@ -38,7 +38,7 @@ DENIED = _numbers("""
     ptrace 101 117, process_vm_readv 310 270, process_vm_writev 311 271, pidfd_open 434 434,
     pidfd_getfd 438 438, pidfd_send_signal 424 424, io_uring_setup 425 425, bpf 321 280,
     perf_event_open 298 241, userfaultfd 323 282, unshare 272 97, setpriority 141 140, ioprio_set 251 30,
-    tkill 200 130
+    tkill 200 130, timer_create 222 107
 """)
 # Allowed for process 0, which is the caller.
 OF_ITSELF = _numbers("""
@@ -70,7 +70,10 @@ X32 = 0x40000000  # the other numbering of x86-64
 LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 ALLOW, ERROR = 0x7FFF0000, 0x00050000
 NUMBER_AT, ARCHITECTURE_AT, ARGUMENT_AT, SECOND_ARGUMENT_AT = 0, 4, 16, 24
-SETTING_OWNERS = {"fcntl": (8, 15), "ioctl": (0x8901, 0x8902)}  # of a descriptor, which then signals that process
+# Who is signalled of a descriptor, and how (SIGCONT of a look into /proc, say); a terminal of its own, whose end does
+# so, or another's modes and size; attributes of files.
+FCNTLS = (8, 10, 15)
+IOCTLS = (0x8901, 0x8902, 0x540E, 0x5402, 0x5403, 0x5404, 0x5412, 0x5414, 0x40086602, 0x401C5820)
 
 
 def enter(scratch: Path, protected: Sequence[int], gpu: bool, without: Iterable[str] = ()) -> dict[str, bool]:
@@ -189,9 +192,9 @@ def instructions(protected: Sequence[int], signals_are_scoped: bool, gpu: bool) 
         for name in ("tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo"):
             theirs = [(EQUAL, each) for each in protected]
             program += _when(numbers[name], *_any_argument(theirs, refuse), _return(ALLOW))
-        for name, commands in SETTING_OWNERS.items():
-            checks = [(EQUAL, each) for each in commands]
-            program += _when(numbers[name], *_any_argument(checks, refuse, SECOND_ARGUMENT_AT), _return(ALLOW))
+    for name, commands in (("fcntl", FCNTLS), ("ioctl", IOCTLS)):
+        checks = [(EQUAL, each) for each in commands]
+        program += _when(numbers[name], *_any_argument(checks, refuse, SECOND_ARGUMENT_AT), _return(ALLOW))
     return [*program, _return(ALLOW)]
 
 

@@ -253,6 +253,8 @@ class Courtroom:
                 kept = self._rng.sample(range(self.calls), self.calls // 2)
                 seeds = [seeds[call] if call in kept else fresh for call, fresh in enumerate(self._seeds())]
             self._prepare_peers(seeds)
+            if not self._on_gpu:  # no process leaves a word to the next
+                os.pwrite(self._memories[0], bytes(self._sizes[0]), 0)
             child = self._nursery.fork("runner", self._memories[:1])
             self._judging = True
             try:

@@ -97,7 +97,7 @@ class Survey:
         return Task(name, invocation, state, tuple(reasons), jobs, self._job_s(name, planned.jobs))
 
     def file_of(self, name: str) -> Path:
-        """Where a run or a kept file is published."""
+        """Where a run is published."""
         return file_of(self.place.profile.name, name, self.published)
 
     def _state(self, name: str, planned: Planned) -> tuple[State, list[str]]:

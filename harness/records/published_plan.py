@@ -65,14 +65,8 @@ class PlannedRun(Record):
         return shlex.join(["normbwd", self.command, "--device", device, *self.settings.as_options(), *more])
 
 
-class KeptFile(Record):
-    """A published file that no command of the plan makes."""
-
-    about: str
-
-
 class Page(Record):
-    """A report beside the results, `normbwd report FILES --format FORMAT`, of these runs or kept files."""
+    """A report beside the results, `normbwd report FILES --format FORMAT`, of these runs."""
 
     of: tuple[str, ...] = Field(min_length=1)
     format: str = "grid"
@@ -80,26 +74,20 @@ class Page(Record):
 
 
 class Plan(Record):
-    """What is published: runs in order of importance, other files that are kept, and pages by their file names.
-
-    Runs and kept files are named as their files are, without the suffix, and no name is given twice.
-    """
+    """What is published: runs in order of importance, named as their files are without the suffix, and pages."""
 
     runs: dict[str, PlannedRun]
-    kept: dict[str, KeptFile] = Field(default={})
     pages: dict[str, Page] = Field(default={})
 
     @model_validator(mode="after")
     def _names_are_known(self) -> Plan:
-        if twice := self.runs.keys() & self.kept.keys():
-            raise ValueError(f"{', '.join(sorted(twice))}: planned and kept as well")
         for name, page in self.pages.items():
-            if unknown := [name_ for name_ in page.of if name_ not in self.runs and name_ not in self.kept]:
+            if unknown := [name_ for name_ in page.of if name_ not in self.runs]:
                 raise ValueError(f"pages.{name} is of {', '.join(unknown)}, which the plan does not have")
         return self
 
     def pages_of(self, name: str) -> tuple[str, ...]:
-        """The pages that a run or a kept file stands in."""
+        """The pages that a run stands in."""
         return tuple(page for page, entry in self.pages.items() if name in entry.of)
 
 

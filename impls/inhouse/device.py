@@ -75,8 +75,8 @@ make_guards: Callable[..., Any] | None = getattr(_of_dynamo, "TensorGuards", Non
 
 
 def is_observed() -> bool:
-    """Whether operators are observed: by a dispatch mode, or what wants other derivatives than autograd's backward."""
-    return _private._len_torch_dispatch_stack() > 0 or is_transformed()
+    """Whether operators are observed: by a mode, torch.jit.trace, or what wants other derivatives than autograd's."""
+    return bool(_private._len_torch_dispatch_stack() or _private._get_tracing_state() or is_transformed())
 
 
 def is_transformed() -> bool:

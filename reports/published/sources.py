@@ -84,11 +84,10 @@ def sources(plan: Plan, folder: Path = PUBLISHED) -> list[Source]:
     """Every published file of the plan, by devices: those with the plan's first run, and of them that with the most."""
     planned = Counter(device for device, name, _ in published_files(folder) if name in plan.runs)
     devices, first = dict.fromkeys(device for device, _, _ in published_files(folder)), next(iter(plan.runs))
-    entries = (*plan.runs.items(), *plan.kept.items())
     return [
         Source(device, name, entry.about, path, plan)
         for device in sorted(devices, key=lambda key: (not file_of(key, first, folder).exists(), -planned[key], key))
-        for name, entry in entries
+        for name, entry in plan.runs.items()
         if (path := file_of(device, name, folder)).exists()
     ]
 

@@ -193,12 +193,12 @@ def test_no_such_file_is_said(tmp_path):
 
 
 def test_command_ends_with_the_worst_verdict(monkeypatch, capsys):
-    assert typed("publish --check --only compare-planted") == 0
-    assert "h200/compare-planted: " in capsys.readouterr().out
-    refused = {path: ["no"] for path in admission.judge_published("compare-planted")}
+    assert typed("publish --check --only default") == 0
+    assert "h200/default: " in capsys.readouterr().out
+    refused = {path: ["no"] for path in admission.judge_published("default")}
     monkeypatch.setattr(admission, "judge_published", lambda only: refused)
     assert typed("publish --check") == 1
-    assert "h200/compare-planted: may not be published\n  no\n" in capsys.readouterr().out
+    assert "h200/default: may not be published\n  no\n" in capsys.readouterr().out
 
 
 def test_check_measures_nothing_that_could_be_tried_dry(capsys):

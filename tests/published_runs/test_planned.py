@@ -19,11 +19,8 @@ SMALL = """
 about = "one shape"
 bench = { shapes = "64x64" }
 
-[kept.old]
-about = "an old one"
-
 [pages."one.md"]
-of = ["one", "old"]
+of = ["one"]
 """
 
 
@@ -37,15 +34,14 @@ def test_planned_run_can_be_asked_for(name):
 
 def test_every_published_file_stands_in_the_plan():
     published = {name for _, name, _ in published_files()}
-    assert published <= PLAN.runs.keys() | PLAN.kept.keys()
-    assert PLAN.kept.keys() <= published, "what is deleted leaves the plan too"
+    assert published <= PLAN.runs.keys()
     assert {page.format for page in PLAN.pages.values()} <= set(reports.FORMATS)
 
 
 def test_pages_and_the_command_of_a_run(tmp_path):
     (tmp_path / "plan.toml").write_text(SMALL)
     plan = read_plan(tmp_path / "plan.toml")
-    assert plan.pages_of("one") == plan.pages_of("old") == ("one.md",)
+    assert plan.pages_of("one") == ("one.md",)
     assert plan.runs["one"].command_line("b200") == "normbwd bench --device b200 --shapes 64x64"
     assert file_of("b200", "one", tmp_path) == tmp_path / "b200/one.jsonl.bz2"
 
@@ -56,13 +52,11 @@ def test_pages_and_the_command_of_a_run(tmp_path):
         ("[runs.one]", "[runs.one", "is not TOML"),
         ("bench =", "measure =", "runs.one.measure: unknown key; there are about, bench, sanitizer, verify"),
         ("bench = {", "bench = { shapess = '8x8',", "runs.one.bench.shapess: unknown key; did you mean shapes?"),
-        ("[kept.old]", "[kept.old]\nabuot = 'x'", "kept.old.abuot: unknown key; did you mean about?"),
         ("[runs.one]", "[run.one]", "run: unknown key; did you mean runs?"),
         ("bench = {", "bench = { min_blocks = 3,", "min_blocks is no option of the command line"),
         ("bench = {", "sanitizer = true\nbench = {", "sanitizer is of verify"),
         ("bench = {", "verify = {}\nbench = {", "one command, bench or verify"),
-        ("[kept.old]", "[kept.one]", "one: planned and kept as well"),
-        ('"old"]', '"older"]', "pages.one.md is of older, which the plan does not have"),
+        ('["one"]', '["older"]', "pages.one.md is of older, which the plan does not have"),
     ],
 )
 def test_fault_in_a_plan_is_named(tmp_path, was, now, said):

@@ -220,7 +220,7 @@ def dropped(branch, mask, place, inside, kept):
     """A branch in fp32, after its dropout if it has one."""
     value = branch.to(tl.float32)
     if mask is not None:
-        value = tl.where(tl.load(mask + place, mask=inside, other=0) != 0, value * kept, 0.0)
+        value *= tl.where(tl.load(mask + place, mask=inside, other=0) != 0, kept, 0.0)  # so that no NaN is dropped
     return value
 
 

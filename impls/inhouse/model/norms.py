@@ -218,7 +218,8 @@ class _EagerNorm(torch.autograd.Function):  # pyright: ignore[reportUntypedBaseC
         tensors, wanted = ctx.saved_tensors, ctx.needs_input_grad[2:]
         decided = {"has_bias": has_bias, "dx_alone": is_dx_alone(wanted)}
         # Else the operator: its own derivative, which there is not, would be asked for; or operators are observed.
-        is_eager = not (torch.is_grad_enabled() or is_observed()) and _are_rows(came_back)
+        is_compiled = torch.compiler.is_compiling()
+        is_eager = not (is_compiled or torch.is_grad_enabled() or is_observed()) and _are_rows(came_back)
         saved: Any = tensors
         if len(tensors) == 4:
             x, weight, mean, rstd = tensors
@@ -239,7 +240,7 @@ def _are_rows(gradients: tuple[torch.Tensor | None, ...]) -> bool:
     for each in gradients:
         if each is not None and (type(each) is not torch.Tensor or is_batched(each) or not each.is_contiguous()):
             return False
-    return not torch.compiler.is_compiling()
+    return True
 
 
 # Without what `Function.apply` does for functorch's transforms, which are looked for above.

@@ -69,6 +69,7 @@ def _of_jagged(operands: Operands) -> tuple[Operands, Wrap]:
         return tensor.values() if tensor is not None and tensor.is_nested else tensor
 
     def wrap(result: torch.Tensor) -> torch.Tensor:
-        return torch.nested.nested_tensor_from_jagged(result, x.offsets(), jagged_dim=jagged)
+        lengths = {"min_seqlen": x._maybe_min_seqlen, "max_seqlen": x._maybe_max_seqlen}
+        return torch.nested.nested_tensor_from_jagged(result, x.offsets(), jagged_dim=jagged, **lengths)
 
     return Operands(*map(values, operands)), wrap
