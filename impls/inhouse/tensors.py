@@ -286,7 +286,7 @@ def check(
     rows, cols = math.prod(x.shape[:-1]), x.shape[-1]
     if not 1 <= cols <= WIDEST:
         raise ValueError(f"1 to {WIDEST} columns, not {cols}")
-    if isinstance(rows, int) and rows > MOST_ROWS:  # what a compiler only names is looked at when it runs
+    if type(rows) is int and rows > MOST_ROWS:  # what a compiler only names is looked at when it runs
         raise ValueError(f"at most {MOST_ROWS} rows, not {rows}")
     dtypes = [matrix.dtype for matrix in matrices.values()]
     if x.dtype not in DTYPES or any(dtype != x.dtype for dtype in dtypes):

@@ -122,6 +122,7 @@ def test_compiled_whole(name, monkeypatch):
 
 def test_as_many_are_dropped_as_asked_for():
     x = torch.ones(64, 256)
+    assert rms_norm(x * float("nan"), dropout_p=0.25, return_residual=True)[1].isnan().all(), "as torch's"
     _, total = rms_norm(x, dropout_p=0.25, return_residual=True)
     kept = total != 0
     assert torch.equal(total[kept], torch.full_like(total[kept], 1 / 0.75))
@@ -162,6 +163,7 @@ def refused():
     yield "dropout_p must be at least 0 and below 1", rms_norm, {"dropout_p": 1.0}
     yield "dropout_p must be at least 0 and below 1", rms_norm, {"dropout_p": -0.5}
     yield "weight1 must be contiguous", rms_norm, {"weight": weight, "weight1": torch.ones(COLS + 1)}
+    yield "weight must be a tensor, not", rms_norm, {"weight": (COLS,)}
     yield "weight1 needs a weight", rms_norm, {"weight1": weight}
     yield "and no gate", rms_norm, {"weight": weight, "weight1": weight, "z": x}
     yield "bias1 needs weight1", layer_norm, {"weight": weight, "bias": weight, "bias1": weight}

@@ -8,6 +8,7 @@ import pytest
 from harness.cases import NormCase, make_inputs
 from impls import triton_inhouse
 from impls.inhouse import backward
+from impls.inhouse.model.in_torch import as_torchs_backward
 from impls.inhouse.problem import LAUNCHES, SM_MARGIN, GpuLimits
 from impls.inhouse.regimes.choice import choose
 from tests.impls.inhouse_cases import gradients
@@ -47,6 +48,8 @@ def test_the_environment_says_it_where_the_caller_does_not(asked, monkeypatch):
         monkeypatch.setenv(SM_MARGIN, text)
         with pytest.raises(ValueError, match=f"{SM_MARGIN} must be a number of multiprocessors, not '{text}'"):
             gradients(inputs)
+        with pytest.raises(ValueError, match=SM_MARGIN):
+            as_torchs_backward("cpu")
 
 
 @pytest.mark.parametrize("margin", [-1, 4, 132])

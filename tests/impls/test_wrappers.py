@@ -111,6 +111,7 @@ def test_sequences_of_any_length(jagged, bias):
         return sum((output * output.sin()).values().sum() for output in outputs)
 
     found, wanted = (results(norm, *given, residual, weigh) for norm in (ours, torchs))
+    assert found[0].to_padded_tensor(0.0).shape == wanted[0].to_padded_tensor(0.0).shape
     for got, right in zip(found, wanted, strict=True):
         assert got.is_nested == right.is_nested
         pair = (got.values(), right.values()) if got.is_nested else (got, right)

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from ..backward import norm_backward
+from ..problem import margin_of_environment
 
 Gradient = torch.Tensor | None
 
@@ -44,8 +45,9 @@ def as_torchs_backward(device: str = "cuda") -> Handle:
     """Let torch's LayerNorm and RMSNorm take this backward on a kind of device, until the handle is removed.
 
     What it does not take (several normalised dimensions, float64, a last dimension with a stride, a frozen x) goes on
-    to torch's own. Raises RuntimeError where they have it already.
+    to torch's own. Raises RuntimeError where they have it already, ValueError where NORMBWD_SM_MARGIN is no number.
     """
+    margin_of_environment()  # later, what it raises would be taken for inputs that go on to torch's own
     if device in _taken_over:
         raise RuntimeError(f"torch's norms have this backward on {device} already: remove the first handle before")
     library = torch.library.Library("aten", "IMPL")

@@ -138,6 +138,8 @@ def _run(given: tuple[Any, ...], options: NormOptions) -> Any:
     if x.dim() == 0 or x.shape[-1] == 0:
         raise ValueError(f"x must have a last dimension of at least 1, not {tuple(x.shape)}")
     for name, each in operands._asdict().items():
+        if not isinstance(each, torch.Tensor | None):
+            raise ValueError(f"{name} must be a tensor, not {each!r}: there is no normalized_shape before it")
         if name in LIKE_X and each is not None and each.shape != x.shape:
             raise ValueError(f"{name} must have x's shape {tuple(x.shape)}, not {tuple(each.shape)}")
     if any(type(each) not in PLAIN for each in given):
