@@ -97,7 +97,7 @@ class Reference:
         """Draw inputs, or of those only what is `fresh`, write them for a runner, and empty the caches."""
         kept = self._drawn.setdefault(request.runner, [])
         if not request.fresh:
-            kept[:] = [make_inputs(replace(self.case, inputs=KINDS[seed % 3]), seed) for seed in request.seeds]
+            kept[:] = [make_inputs(replace(self.case, inputs=KINDS[seed % len(KINDS)]), seed) for seed in request.seeds]
             names = [span.name for span in self._spans[0]]
             self._swaps[request.runner] = [Swap() for _ in kept]
         else:

@@ -62,7 +62,7 @@ ANSWERS: dict[str, Callable[[Asked], Any]] = {
     "aligned": lambda a: a.problem.alignments == 1 or a.light,  # pointers to rows take few registers
     "full_loads": lambda a: a.problem.in_pairs and a.cols % 8 == 0,  # 16 bytes of 16-bit numbers at once
     "long": lambda a: a.turns(16 * 2),  # 16 turns of two programs a multiprocessor
-    # More than 64 to 90 KiB in flight then cost 4 to 11 % of a call behind others, and gain 2 % of one alone at most.
+    # With more than 64 to 90 KiB in flight calls in a row then take 4 to 11 % longer, and one alone at most 2 % less.
     "sustained": lambda a: a.packable and a.cols > 6144 and a.turns(40),
 }
 
@@ -212,7 +212,7 @@ def flat(problem: Problem, gpu: GpuLimits) -> Tile:
 
     At most 40 elements a thread, 48 of a light one, 64 at 2048 columns. Two programs a multiprocessor hide each other's
     barriers; one leaves half as many partials, which counts where turns are few. With 8 warps one more tile in flight
-    helps up to 8192 columns, but not where many follow. From 15 turns of more than 6144 columns on fewer programs than
+    helps up to 8192 columns, unless calls are sustained. From 15 turns of more than 6144 columns on fewer programs than
     multiprocessors are as fast, if unpacked. From 16 turns on a tile of fp32 has the bytes of a 16-bit one.
     """
     asked = Asked(problem, gpu)
