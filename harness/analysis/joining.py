@@ -279,25 +279,28 @@ def same_traffic_add(case: JoinedCase) -> Joined | None:
     return next((joined for (_, role), joined in case.items() if role == SAME_TRAFFIC_ADD), None)
 
 
-def comparable(joined: Joined | None, however_short: bool = False) -> Joined:
-    """The result itself; raises IncomparableError with the reason where no ratio may be formed of it."""
+def comparable(joined: Joined | None, as_twin: bool = False) -> Joined:
+    """The result itself; raises IncomparableError with the reason where no ratio may be formed of it.
+
+    One `as_twin`, with another of the same code, may be short, or wrong: the ratio is of times alone.
+    """
     if joined is None:
         raise IncomparableError(Reason("absent"))
-    if joined.status not in RANKED:
+    if joined.status not in RANKED and not as_twin:
         raise IncomparableError(impl_is(joined.impl, joined))
     if joined.doubt:
         raise IncomparableError(Reason("of_impl", {"impl": joined.impl}, [joined.doubt]))
-    if joined.too_short and not however_short:
+    if joined.too_short and not as_twin:
         raise IncomparableError(Reason("impl_is", {"impl": joined.impl}, [joined.too_short]))
     return joined
 
 
-def pairs(base: Joined | None, other: Joined | None, however_short: bool = False) -> list[Paired]:
+def pairs(base: Joined | None, other: Joined | None, as_twins: bool = False) -> list[Paired]:
     """Both results paired in every process that timed both, for a ratio.
 
     Raises IncomparableError where either may not be compared, or where a process timed them in different blocks.
     """
-    one, two = (comparable(each, however_short) for each in (base, other))
+    one, two = (comparable(each, as_twins) for each in (base, other))
     if reason := why_not_interleaved(one.timing_by_process, two.timing_by_process):
         raise IncomparableError(reason)
     return interleaved(one, two)
@@ -339,7 +342,7 @@ def aa_ratio(case: JoinedCase, impl: str) -> Ratio | None:
 def _aa_ratios(case: JoinedCase, impl: str) -> list[Ratio]:
     """The ratio of an implementation and its twin in each process, however short; empty without a comparable twin."""
     with suppress(IncomparableError):
-        return speedups(pairs(case.get((impl, "impl")), case.get((impl, "again")), however_short=True))
+        return speedups(pairs(case.get((impl, "impl")), case.get((impl, "again")), as_twins=True))
     return []
 
 
