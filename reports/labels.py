@@ -18,10 +18,7 @@ from harness.defaults import OWN_IMPL
 from reports import figures
 
 NORMS: dict[Norm, str] = {"rms": "RMSNorm", "layer": "LayerNorm"}
-MARKS: dict[OtherBits, str] = {
-    "in one process": "nondeterministic",
-    "in a new process": "other bits in a new process",
-}
+MARKS: dict[OtherBits, str] = {"in one process": "nondeterministic", "in a new process": "other bits in a new process"}
 
 
 def first_word(comparison: Comparison) -> str:

@@ -33,12 +33,7 @@ def print_table(console: Console, table: Table, title: str = "") -> None:
     table = fitted(table, console.width)
     if title:
         print_line(console, title, "bold")
-    grid = RichTable(
-        box=SIMPLE_HEAD,
-        show_edge=False,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-    )
+    grid = RichTable(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), pad_edge=False)
     for heading, least in zip(table.headings, _least_widths(table), strict=True):
         grid.add_column(
             _literal(heading.text),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 from collections.abc import Callable, Container, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any, Literal, get_args
@@ -190,6 +191,12 @@ class Implementation:
     def with_configs(self, name: str, configured: Callable[[NormCase], Configured]) -> Implementation:
         """The same adapter under another name, each case with the configuration that `configured` gives."""
         return replace(self, name=name, configured=configured)
+
+    def import_ahead(self) -> None:
+        """Import what the adapter names; what fails here fails again where it is used, if it matters."""
+        for module in getattr(self.module, "imports", ()):
+            with suppress(Exception):
+                importlib.import_module(module)
 
     def release(self) -> None:
         """Let the adapter give back the device memory that it keeps between backwards."""

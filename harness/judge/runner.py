@@ -85,6 +85,7 @@ class StretchServer:
         try:
             if why := implementation.unsupported(self._case):
                 return Failed(status="unsupported", reason=Reason("unsupported", {"text": why}))
+            implementation.import_ahead()  # as `bench` does
             self._backwards = [implementation.prepare(each.views()) for each in self._inputs]
             gc.freeze()  # a collection in a stretch takes as long for a peer as for one that imports more
         except Exception as error:

@@ -49,7 +49,7 @@ OF_ITSELF = _numbers("""
 PRETENDED = _numbers("setsid 112 157, setpgid 109 154")
 OTHERS = _numbers("""
     kill 62 129, tgkill 234 131, rt_sigqueueinfo 129 138, rt_tgsigqueueinfo 297 240, socket 41 198,
-    fcntl 72 25, ioctl 16 29, clone 56 220, clone3 435 435
+    fcntl 72 25, ioctl 16 29, clone 56 220, clone3 435 435, utimensat 280 88
 """)
 NUMBERS = DENIED | OF_ITSELF | PRETENDED | OTHERS
 # Without names, as no test of a single one is needed: System V's and POSIX's memory, semaphores and messages, keys and
@@ -60,8 +60,8 @@ OUTLIVING = {
 }
 # Modes, owners, times and attributes of files, which Landlock leaves to all: chmod, chown, utime, setxattr, ...
 OF_FILES = {
-    "x86_64": (*range(90, 95), 132, 188, 189, 190, 197, 198, 199, 235, 260, 261, 268, 280, 452, 463, 466, 469),
-    "aarch64": (5, 6, 7, 14, 15, 16, 52, 53, 54, 55, 88, 452, 463, 466, 469),
+    "x86_64": (*range(90, 95), 132, 188, 189, 190, 197, 198, 199, 235, 260, 261, 268, 452, 463, 466, 469),
+    "aarch64": (5, 6, 7, 14, 15, 16, 52, 53, 54, 55, 452, 463, 466, 469),
 }
 ENOSYS, EPERM = 38, 1
 AF_UNIX = 1
@@ -69,7 +69,7 @@ CLONE_NEWUSER = 0x10000000
 X32 = 0x40000000  # the other numbering of x86-64
 LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 ALLOW, ERROR = 0x7FFF0000, 0x00050000
-NUMBER_AT, ARCHITECTURE_AT, ARGUMENT_AT, SECOND_ARGUMENT_AT = 0, 4, 16, 24
+NUMBER_AT, ARCHITECTURE_AT, ARGUMENT_AT, SECOND_ARGUMENT_AT, THIRD_ARGUMENT_AT = 0, 4, 16, 24, 32
 # Who is signalled of a descriptor, and how (SIGCONT of a look into /proc, say); a terminal of its own, whose end does
 # so, or another's modes and size; attributes of files.
 FCNTLS = (8, 10, 15)
@@ -180,6 +180,14 @@ def instructions(protected: Sequence[int], signals_are_scoped: bool, gpu: bool) 
         program += _when(number, refuse)
     for number in (*(numbers[name] for name in PRETENDED), *OF_FILES[platform.machine()]):
         program += _when(number, _return(ERROR))
+    # A path's time set to now is refused, not pretended: Path.touch() makes the file only then.
+    now_at_a_path = [
+        (LOAD, 0, 0, THIRD_ARGUMENT_AT),
+        (EQUAL, 0, 3, 0),
+        (LOAD, 0, 0, SECOND_ARGUMENT_AT),
+        (EQUAL, 1, 0, 0),
+    ]
+    program += _when(numbers["utimensat"], *now_at_a_path, refuse, _return(ERROR))
     program += _when(numbers["clone3"], _return(ERROR | ENOSYS))  # its flags cannot be read; libraries then use clone
     program += _when(numbers["clone"], *_argument((ANY_BIT, CLONE_NEWUSER)), refuse, _return(ALLOW))
     for name in OF_ITSELF:

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    Field,
-    PlainSerializer,
-    SerializerFunctionWrapHandler,
-    model_serializer,
-)
+from pydantic import BaseModel, BeforeValidator, Field, PlainSerializer, SerializerFunctionWrapHandler, model_serializer
 
 from harness.defaults import BASELINE
 from harness.records.contexts import COLD, EVERY, HOLDER, STEP, WHAT, parse_contexts

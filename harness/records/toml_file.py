@@ -14,12 +14,7 @@ from harness.errors import UsageError, name_hint
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
-def read_toml(
-    path: Path,
-    model: type[_Model],
-    if_absent: str,
-    keys_are_in: str | None = None,
-) -> _Model:
+def read_toml(path: Path, model: type[_Model], if_absent: str, keys_are_in: str | None = None) -> _Model:
     """Read a file as its model; raises UsageError with the key at fault.
 
     `if_absent` is the hint for a file that cannot be read, `keys_are_in` the document that says what keys hold.

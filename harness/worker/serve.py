@@ -216,7 +216,7 @@ def answer(request: Request, implementations: dict[str, Implementation], connect
 
 
 def _load(request: Load, implementations: dict[str, Implementation], connection: Sender) -> None:
-    """Import what the adapters name; what raises there will raise in the trial too."""
+    """Import what the adapters name."""
     from harness.verify.process_state import ProcessState
 
     keep_no_tuning()
@@ -226,8 +226,7 @@ def _load(request: Load, implementations: dict[str, Implementation], connection:
         with suppress(Exception):
             item = implementations[name]
             if item.missing() is None and item.unsupported(request.case) is None:
-                for module in getattr(item.module, "imports", ()):
-                    import_module(module)
+                item.import_ahead()
     state.with_environment_of_now().restore()
 
 

@@ -8,16 +8,7 @@ from harness.analysis.statistics import PROCESS_BAND
 from harness.cases.traffic import moved_bytes
 from reports import columns, figures
 from reports.markdown_writer import details, escape, paragraphs, write_section, write_table
-from reports.parts import (
-    answers,
-    caveats,
-    conditions,
-    kernel_table,
-    libraries,
-    reasons,
-    selftest,
-    training_step,
-)
+from reports.parts import answers, caveats, conditions, kernel_table, libraries, reasons, selftest, training_step
 from reports.parts.geomeans import geomeans
 from reports.table import left, table
 

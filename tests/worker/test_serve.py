@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -12,6 +13,7 @@ import torch._inductor.config as inductor_config
 from torch._inductor.runtime.autotune_cache import AutotuneCache, inductor_meta_from_config
 
 from harness.cases import NormCase
+from harness.cases.adapter import Implementation
 from harness.errors import UsageError
 from harness.worker.messages import Began, Done, Load, Start
 from harness.worker.serve import (
@@ -87,7 +89,8 @@ def test_what_a_case_needs_is_imported_while_others_compile_and_changes_nothing(
 
     def importing(*modules, refusal=None):
         module = SimpleNamespace(imports=modules)
-        return SimpleNamespace(module=module, missing=lambda: None, unsupported=lambda case: refusal)
+        ahead = partial(Implementation.import_ahead, SimpleNamespace(module=module))
+        return SimpleNamespace(import_ahead=ahead, missing=lambda: None, unsupported=lambda case: refusal)
 
     implementations = {
         "absent": importing("library_absent"),
