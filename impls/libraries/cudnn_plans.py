@@ -64,11 +64,11 @@ def _planned(norm: str, operands: Sequence[torch.Tensor]) -> tuple[Any, Any, tup
     graph = cudnn.pygraph(handle=handle, intermediate_data_type=types.FLOAT, compute_data_type=types.FLOAT)
     uids = _add_backward(types, graph, norm, operands)
     graph.validate()
-    graph.build_operation_graph()
     try:
+        graph.build_operation_graph()
         graph.create_execution_plans([heuristics.A, heuristics.B, heuristics.FALLBACK])
         graph.check_support()
-    except _refusal(cudnn) as error:
+    except (_refusal(cudnn), RuntimeError) as error:
         raise UnsupportedError(f"cuDNN has no plan for this shape: {error}") from error
     return graph, handle, uids
 
@@ -97,6 +97,7 @@ def _add_backward(types: Any, graph: Any, norm: str, operands: Sequence[torch.Te
     else:
         outputs = graph.rmsnorm_backward(name="rmsnorm_bwd", has_dbias=False, **inputs)[:2]
     if with_dres:
+        outputs[0].set_data_type(dtypes[operands[1].dtype])  # as x: a sum of another dtype is refused
         outputs = [graph.add(a=outputs[0], b=dres, name="dx"), *outputs[1:]]
     for uid, (output, like) in enumerate(zip(outputs, _likes(operands), strict=False), start=len(names) + 1):
         output.set_uid(uid).set_output(True).set_data_type(dtypes[like.dtype])

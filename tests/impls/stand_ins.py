@@ -428,7 +428,7 @@ class Graph:
         return [*self.nodes("rms", 2), None]
 
     def add(self, a=None, b=None, compute_data_type=None, name=""):
-        assert (b, name) == ("dres", "dx")
+        assert (b, name, a.data_type) == ("dres", "dx", self.inputs[2][-1])  # of x, or the library refuses it
         return a
 
     def nodes(self, norm, count):
@@ -438,7 +438,10 @@ class Graph:
             typed = SimpleNamespace(set_data_type=lambda data_type: outputs.update({uid: data_type}))
             return SimpleNamespace(set_output=lambda wanted: typed if wanted else None)
 
-        return [SimpleNamespace(set_uid=node_of) for _ in range(count)]
+        nodes = [SimpleNamespace(set_uid=node_of) for _ in range(count)]
+        for node in nodes:
+            node.set_data_type = partial(setattr, node, "data_type")
+        return nodes
 
     def create_execution_plans(self, heuristics=None):
         assert heuristics == ["A", "B", "FALLBACK"]
