@@ -263,9 +263,9 @@ def flat_of_many(problem: Problem, gpu: GpuLimits) -> Tile:
 
     Two norms have a tile twice as large where a row is one chunk and nothing else is beside them, and one more tile in
     flight where it is two. RMSNorm with a gate has 4 warps up to 2048 columns, and two programs, and two of 8 warps up
-    to 4096. Up to two chunks are packed in 16 bits, but for those of 4 warps. Three are not: packed, they spilled more
-    registers on sm_100. A gate is read twice where holding it would take more than 128 registers; elsewhere that is
-    slower.
+    to 4096. Up to two chunks are packed in 16 bits, but for those of 4 warps, and three of a gated LayerNorm, which
+    spill registers otherwise. A gate is read twice where holding it would take more than 128 registers; elsewhere that
+    is slower.
     """
     rows, cols = problem.rows, problem.cols
     two, gate = "dy1" in problem.extras, "z" in problem.extras and problem.accumulators == 1
@@ -275,7 +275,8 @@ def flat_of_many(problem: Problem, gpu: GpuLimits) -> Tile:
     large = two and len(problem.extras) == 1 and warps == 8 and chunks == 1 and problem.item_bytes == 2
     tile_rows = max(1, floor_power_of_two((1024 if large else 512) * warps // (chunks * chunk)))
     packed = gpu.ptx and problem.item_bytes == 2 and problem.weight_bytes <= 2
-    packed = packed and not large and chunks <= (1 if gate and warps == 4 else 2)
+    spills = "z" in problem.extras and problem.accumulators == 2
+    packed = packed and not large and chunks <= (1 if gate and warps == 4 else 3 if spills else 2)
     few_turns = rows <= 4 * gpu.multiprocessors * tile_rows
     pair = gate and warps == 8 and chunks <= 2 and gpu.ptx and not few_turns
     programs = gpu.multiprocessors * (1 if few_turns or (warps > 4 and not pair) else 2)
