@@ -15,9 +15,10 @@ from harness.analysis.case_comparison import CaseComparison
 from harness.analysis.comparison import Comparison
 from harness.analysis.joining import interleaved
 from harness.analysis.statistics import CONFIDENCE, Estimate, Ratio, SpeedVerdict, Values, verdict
+from harness.records.run_records import STACK
 
-# Two runs of a cell, on other days and maybe machines, differ by up to 3.50 % in 95 % of 1611 pairs on H200s, and by up
-# to 1.58 % in 95 % of 836 on H100s; the larger rounded up. `normbwd report results/h200/*.bz2 --format gpus` prints it.
+# Two runs of a cell, on other days and maybe machines, differ by up to 3.16 % in 95 % of 439 pairs on H200s, and by up
+# to 1.40 % in 95 % of 691 on H100s; the larger rounded up. `normbwd report results/h200/*.bz2 --format gpus` prints it.
 RUN_BAND = 0.035
 FEWEST_GPUS = 3  # that a claim about a model of GPU rests on
 
@@ -55,11 +56,13 @@ class OverGpus:
     runs: Sequence[Comparison]
 
     @cached_property
-    def by_run(self) -> dict[Cell, list[float]]:
-        """The log speedup of each cell in each run that ranks it; a cell of one run is left out."""
-        logs: dict[Cell, list[float]] = {}
-        for cell, speedup in (each for run in self.runs for each in _speedups(run)):
-            logs.setdefault(cell, []).append(math.log(speedup.value))
+    def by_run(self) -> dict[tuple[object, ...], list[float]]:
+        """The log speedups of each cell in the runs that rank it, by flush and versions; those of one are left out."""
+        logs: dict[tuple[object, ...], list[float]] = {}
+        for run in self.runs:
+            of_run = run.run.settings.flush, run.run.engine_version, *(run.run.libraries.get(name) for name in STACK)
+            for cell, speedup in _speedups(run):
+                logs.setdefault((*cell, *of_run), []).append(math.log(speedup.value))
         return {cell: of_cell for cell, of_cell in logs.items() if len(of_cell) > 1}
 
     @property

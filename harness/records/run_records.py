@@ -17,6 +17,7 @@ from harness.records.schema import NotNegative, Number, Record
 from harness.records.settings import Settings
 
 SCHEMA_VERSION = 1
+STACK = ("torch", "triton", "libcudnn")  # the libraries that most times depend on
 OUT_OPTION = re.compile(r" --out[= ](?:'([^']*)'|(\S+))")  # in the command of a run
 
 

@@ -129,7 +129,7 @@ def _legend(comparison: Comparison) -> str:
     other_bits = [f"{sign}: {meaning}" for mark, (sign, meaning) in DIFFER.items() if mark in shown]
     helped = f" {HELPED.strip()}: {ABOUT_HELPED}." if _any_helped(comparison.cases) else ""
     return (
-        "Median us of the backward alone, cold cache; **bold**: the fastest, and what cannot be told from it; add: an "
+        "Median us of the backward alone, cold cache; **bold**: first, and what cannot be told from it; add: an "
         "elementwise add with the same traffic, a yardstick and no bound; copy: the same bytes at the rate of a large "
         f"{';'.join(['copy', *other_bits])}. "
         f"A/A bands: {conditions.aa_bands(comparison.cases)}.{unranked}{helped} {ORDER}"

@@ -15,13 +15,13 @@ from reports import figures
 from reports.labels import is_own
 from reports.markdown_writer import paragraphs, table
 from reports.parts import conditions
-from reports.parts.libraries import versions
 from reports.table import left
 
 ABOUT = (
-    "How many times as fast as the fastest other row, by the ratio inside blocks. =: within {band}, what two runs "
-    "differ by, or within the A/A band. -: not measured, or no verdict. Columns of different files come from different "
-    "runs. Clean, dirty and none are flushes of the cache before a backward alone; the other columns are contexts."
+    "How many times as fast as the fastest other row that ran, by the ratio inside blocks. =: the interval reaches "
+    "into {band}, what two runs differ by, or into the A/A band. -: not measured, or no verdict. Columns of different "
+    "files come from different runs. Clean, dirty and none are flushes of the cache before a backward alone; the other "
+    "columns are contexts. The mean is of the cases that all columns have."
 )
 
 
@@ -31,7 +31,7 @@ def render(runs: Sequence[Comparison]) -> str:
     Raises UsageError where the files hold no lead.
     """
     columns: dict[str, dict[NormCase, str]] = {}
-    leads: dict[str, list[float]] = {}
+    leads: dict[str, dict[NormCase, float]] = {}
     for run in runs:
         for comparison in every_context(run):
             flush = comparison.run.settings.flush
@@ -39,7 +39,7 @@ def render(runs: Sequence[Comparison]) -> str:
             if name in columns:
                 continue
             places = {case.case: place(case, is_own) for case in comparison.cases}
-            leads[name] = [each.lead for each in places.values() if each.lead is not None]
+            leads[name] = {case: each.lead for case, each in places.items() if each.lead is not None}
             columns[name] = {
                 case: figures.plain_ratio(each.lead) + (" =" if each.said == "tied" else "")
                 for case, each in places.items()
@@ -49,12 +49,13 @@ def render(runs: Sequence[Comparison]) -> str:
         raise UsageError("--format leads needs files in which the in-house kernel and another rank; give such files")
     cases = dict.fromkeys(case for name in shown for case in columns[name])
     rows = [[case.key, *(columns[name].get(case, figures.NOTHING) for name in shown)] for case in cases]
-    means = ["geometric mean", *(figures.plain_ratio(geomean(leads[name])) for name in shown)]
+    common = [case for case in cases if all(case in leads[name] for name in shown)]
+    means = [geomean([leads[name][case] for case in common]) for name in shown] if common else []
+    rows += [[f"geometric mean of {len(common)}", *map(figures.plain_ratio, means)]] if common else []
     return paragraphs(
         [
             conditions.heading("The lead under every condition", *(run.run for run in runs)),
             ABOUT.format(band=figures.band(RUN_BAND)),
-            table([*left("case"), *shown], [*rows, means]),
-            versions(runs[0]),
+            table([*left("case"), *shown], rows),
         ]
     )

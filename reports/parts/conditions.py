@@ -14,7 +14,7 @@ from harness.analysis.statistics import PROCESS_BAND
 from harness.records.contexts import COLD
 from harness.records.reason_texts import sentence
 from harness.records.reasons import Reason
-from harness.records.run_records import EndRecord, RunRecord
+from harness.records.run_records import STACK, EndRecord, RunRecord
 from harness.records.schema import Budget
 from harness.records.settings import Settings
 from reports import figures
@@ -40,7 +40,7 @@ def heading(title: str, *runs: RunRecord) -> str:
 
 def engine_and_versions(run: RunRecord) -> str:
     """The versions of the engine and of the libraries that most times depend on."""
-    shared = {name: run.libraries[name] for name in ("torch", "triton", "libcudnn") if name in run.libraries}
+    shared = {name: run.libraries[name] for name in STACK if name in run.libraries}
     return ", ".join(filter(None, [f"engine version {run.engine_version}", libraries_text(shared)]))
 
 
@@ -108,8 +108,7 @@ def gpus(comparison: Comparison) -> Table:
 
 def libraries_text(versions: Mapping[str, str]) -> str:
     """Libraries with their versions; that of libcudnn is one number, whose last four digits are minor and patch."""
-    first = ("torch", "triton", "libcudnn")
-    known = {name: versions[name] for name in sorted(versions, key=lambda name: (name not in first, name))}
+    known = {name: versions[name] for name in sorted(versions, key=lambda name: (name not in STACK, name))}
     if (cudnn := known.get("libcudnn", "")).isdigit():
         known["libcudnn"] = f"{int(cudnn[:-4])}.{int(cudnn[-4:-2])}.{int(cudnn[-2:])}"
     return ", ".join(f"{name} {version}" for name, version in known.items())

@@ -31,9 +31,8 @@ def documents(checkout: Path = CHECKOUT) -> dict[str, Callable[[], str]]:
     texts: dict[str, Callable[[], str]] = {}
     for device, of_device in by_device(files).items():
         for page_name, page in plan.pages.items():
-            if of_page := [
-                source for name in page.of for source in of_device if page_name in source.pages and source.name == name
-            ]:
+            named = [source for source in of_device if page_name in source.pages]
+            if of_page := sorted(named, key=lambda source: (source.stale, page.of.index(source.name))):
                 texts[f"results/{device}/{page_name}"] = partial(_report, of_page, page.format)
     texts |= {path: partial(_sections, checkout / path, plan, files) for path in WITH_SECTIONS}
     texts[f"docs/plots/{PICTURE}.svg"] = partial(_picture, plan, files)

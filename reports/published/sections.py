@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from harness.analysis.held_out import why_not_held_out
 from harness.analysis.libraries import Standing, standings
@@ -27,8 +27,8 @@ from reports.table import Cell, left
 
 PLACES = ("ahead", "tied", "behind", "no verdict")
 ABOUT_TALLIES = (
-    "Each case in each context once; a lead within {band}, what two runs differ by, is tied. On the GPUs measured, "
-    "with {versions}."
+    "Each case in each context once, of a current run where one has it; a lead whose interval reaches into {band}, "
+    "what two runs differ by, is tied. On the GPUs measured, with {versions}."
 )
 MOST_ROWS = 8  # of the README's table; the page of the run has all
 
@@ -52,11 +52,12 @@ def fastest(sources: Sequence[Source], plan: Plan) -> str:
         places = [known.get((name, *column)) for column in columns]
         default = next(place.library.variants[0] for place in places if place)
         rows.append([libraries.with_marks(default, *runs), *map(_speedup, places), libraries.firsts(places)])
+    is_bracketed = any(" (" in cell for _, *cells, _ in rows for cell in cells if isinstance(cell, str))
     complete = all(first_word(run) == "fastest" for run in runs)
     heads = [*(f"{device}, {NORMS[norm]}" for device, norm in columns), "fastest in" if complete else "first in"]
     about = (
         f"{files[0].about[:1].upper()}{files[0].about[1:]}: geometric mean speedups over {runs[0].baseline}; "
-        "in brackets with the best variant, where that is another; ‡: not ranked in every case.",
+        f"{'in brackets with the best variant, where that is another; ' * is_bracketed}‡: not ranked in every case.",
         libraries.how_chosen(runs[0]) if complete else "Not every variant was measured, so none is called fastest.",
         f"{libraries.OUTSIDE}, so only in the reports: {', '.join(outside)}." if outside else "",
     )
@@ -122,7 +123,7 @@ def tallies(sources: Sequence[Source], _plan: Plan) -> str:
 
     A cell is a case in a context. One that several runs have is counted once, of the most important run.
     """
-    lines: dict[tuple[str, ...], dict[tuple[NormCase, str], CasePlace]] = {}
+    lines: dict[tuple[str, ...], dict[tuple[NormCase, str], tuple[CasePlace, bool]]] = {}
     files: dict[tuple[str, ...], dict[str, Source]] = {}
     for source in (source for source in sources if source.is_ranking):
         drawn = _drawn(source)
@@ -133,9 +134,9 @@ def tallies(sources: Sequence[Source], _plan: Plan) -> str:
                 files.setdefault(line, {})[source.name] = source
                 cells = lines.setdefault(line, {})
                 if (case.case, context) not in cells:
-                    cells[case.case, context] = place(case, is_own)
+                    cells[case.case, context] = place(case, is_own), source.stale
     rows = [
-        [", ".join(line), *_tally(list(cells.values())), _dates(list(files[line].values()))]
+        [", ".join(line), *_tally([each for each, _ in cells.values()]), _dates(files[line], cells.values())]
         for line, cells in lines.items()
     ]
     heads = [*left("device, norm"), *PLACES, "lead over the best other", *left("measured")]
@@ -144,10 +145,10 @@ def tallies(sources: Sequence[Source], _plan: Plan) -> str:
     return paragraphs([without_padding(table(heads, rows)), about]) if rows else ""
 
 
-def _dates(files: Sequence[Source]) -> str:
-    """The first and the last day of files, and how many of them are stale."""
-    days, stale = sorted(source.date for source in files), sum(source.stale for source in files)
-    some = f"{stale} of {len(files)} files stale" if stale < len(files) else "stale"
+def _dates(files: Mapping[str, Source], cells: Collection[tuple[CasePlace, bool]]) -> str:
+    """The first and the last day of files, and how many of their cells are stale."""
+    days, stale = sorted(source.date for source in files.values()), sum(stale for _, stale in cells)
+    some = f"{stale} of {len(cells)} stale" if stale < len(cells) else "stale"
     return " to ".join(dict.fromkeys((days[0], days[-1]))) + (f", {some}" if stale else "")
 
 

@@ -28,8 +28,7 @@ def render(sources: Sequence[Source], plan: Plan) -> str:
     """The page as HTML text, the same for the same files."""
     from markupsafe import Markup
 
-    rankings = sorted((source for source in sources if source.is_ranking), key=lambda source: source.stale)
-    data = _data(sources, plan, [run_facts(source) for source in rankings])  # what is current opens first
+    data = _data(sources, plan, [run_facts(source) for source in sources if source.is_ranking])
     text = _as_json(shared_once(data)).replace("<", "\\u003c")
     devices = " and ".join(device["name"] for device in data["devices"])
     return fill(TEMPLATE, data=Markup(text), devices=devices)  # JSON in which no tag can begin

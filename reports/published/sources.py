@@ -1,4 +1,4 @@
-"""The published files, in the order of the plan; each is loaded and compared once."""
+"""The published files, current ones first and then in the order of the plan; each is loaded and compared once."""
 
 from __future__ import annotations
 
@@ -81,15 +81,18 @@ class Source:
 
 
 def sources(plan: Plan, folder: Path = PUBLISHED) -> list[Source]:
-    """Every published file of the plan, by devices: those with the plan's first run, and of them that with the most."""
+    """Every published file of the plan, by devices: those with the plan's first run, and of them that with the most.
+
+    Of a device those that are current come first, so that they count where a stale one has the same case.
+    """
     planned = Counter(device for device, name, _ in published_files(folder) if name in plan.runs)
     devices, first = dict.fromkeys(device for device, _, _ in published_files(folder)), next(iter(plan.runs))
-    return [
-        Source(device, name, entry.about, path, plan)
-        for device in sorted(devices, key=lambda key: (not file_of(key, first, folder).exists(), -planned[key], key))
-        for name, entry in plan.runs.items()
-        if (path := file_of(device, name, folder)).exists()
-    ]
+    found: list[Source] = []
+    for device in sorted(devices, key=lambda key: (not file_of(key, first, folder).exists(), -planned[key], key)):
+        paths = ((name, entry.about, file_of(device, name, folder)) for name, entry in plan.runs.items())
+        of_device = [Source(device, name, about, path, plan) for name, about, path in paths if path.exists()]
+        found += sorted(of_device, key=lambda source: source.stale)
+    return found
 
 
 def most_important(sources: Sequence[Source], plan: Plan) -> Source | None:

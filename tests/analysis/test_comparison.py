@@ -6,16 +6,7 @@ from harness.errors import UsageError
 from reports.formats.grid import render
 from reports.labels import counted_label, determinism, entry_label
 from reports.parts.libraries import tables
-from tests.results_factory import (
-    CASE,
-    helpers,
-    in_processes,
-    mixed,
-    results,
-    row,
-    timing,
-    verification,
-)
+from tests.results_factory import CASE, helpers, in_processes, mixed, results, row, timing, verification
 from tests.wording import worded
 
 

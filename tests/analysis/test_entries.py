@@ -9,17 +9,7 @@ from harness.analysis.statistics import PROCESS_BAND
 from harness.records.reasons import Reason
 from harness.records.schema import VoidBlocks
 from reports.labels import determinism
-from tests.results_factory import (
-    CASE,
-    helpers,
-    in_processes,
-    results,
-    row,
-    selftest,
-    timing,
-    twin,
-    verification,
-)
+from tests.results_factory import CASE, helpers, in_processes, results, row, selftest, timing, twin, verification
 from tests.wording import worded
 
 PAIR = (row("torch-eager", 100.0), row("quack", 50.0, shift=1), *helpers(100.0, 25.0))

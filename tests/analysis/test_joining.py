@@ -4,17 +4,7 @@ from itertools import pairwise
 import pytest
 
 from harness.analysis.comparison import compare
-from harness.analysis.joining import (
-    GRAVEST_FIRST,
-    aa_ratio,
-    band,
-    by_case,
-    comparable,
-    interleaved,
-    join,
-    pairs,
-    ratio,
-)
+from harness.analysis.joining import GRAVEST_FIRST, aa_ratio, band, by_case, comparable, interleaved, join, pairs, ratio
 from harness.analysis.statistics import PROCESS_BAND, IncomparableError, aa_band
 from harness.records.schema import RowRecord
 from tests.results_factory import CASE, LAYER, helpers, in_processes, results, row, selftest, timing, twin, verification

@@ -387,11 +387,16 @@ def test_headline_and_floors_of_the_readme():
 
 @pytest.mark.slow
 def test_tallies_of_all_runs():
-    """Each case in each context once, of the first run of the plan that has it."""
+    """Each case in each context once, of the first run of the plan that has it, current ones before stale ones."""
     plan = re.findall(r"^\[runs\.(\S+)\]", document("results/plan.toml"), re.MULTILINE)
     lines, devices = {}, {"rms": "RMSNorm", "layer": "LayerNorm"}
     for device in sorted({Path(name).parts[1] for name in FILES}):
-        for name in (name for run in plan if (name := f"results/{device}/{run}.jsonl.bz2") in FILES):
+        of_device = [name for run in plan if (name := f"results/{device}/{run}.jsonl.bz2") in FILES]
+        section = (
+            document("docs/results.md").partition(f"## {read(of_device[0])[0]['device']['name']}\n")[2].split("\n## ")
+        )
+        stale = re.findall(r"^\| \[?([\w-]+)\b[^|]*\| [\d-]+, stale", section[0], re.MULTILINE)
+        for name in sorted(of_device, key=lambda name: Path(name).name.partition(".")[0] in stale):
             for context in contexts(name):
                 for case in cases_of(name, context):
                     line = f"{read(name)[0]['device']['name']}, {devices[case.fields['norm']]}"
