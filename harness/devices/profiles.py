@@ -129,9 +129,7 @@ def detect(facts: DeviceFacts) -> DeviceProfile:
     profile = next((profile for profile in PROFILES if profile.matches(facts)), None) or _generic(facts)
     # A datasheet can say less than the device (an H200 reports 60 MB of L2) and a device less than it has (MI300X).
     return replace(
-        profile,
-        l2_bytes=max(profile.l2_bytes, reported),
-        last_level_bytes=max(profile.last_level_bytes, reported),
+        profile, l2_bytes=max(profile.l2_bytes, reported), last_level_bytes=max(profile.last_level_bytes, reported)
     )
 
 

@@ -62,9 +62,7 @@ def _after_second(first: Verdict, second: Verdict | None) -> Verdict:
     """The first verdict, changed by the second; its figures stay the first run's."""
     if second is None or second.outcome != "REGRESSED":
         return replace(
-            first,
-            outcome="INCONCLUSIVE",
-            reason=Reason("not_confirmed", parts=[_figures(first), _figures(second)]),
+            first, outcome="INCONCLUSIVE", reason=Reason("not_confirmed", parts=[_figures(first), _figures(second)])
         )
     how = "confirmed" if second.for_speed else "measured_again"
     return replace(first, reason=Reason(how, parts=[first.reason, _figures(second)]))

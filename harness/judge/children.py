@@ -25,7 +25,7 @@ from harness.worker.channel import BadMessageError, Channel
 from harness.worker.own_process import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG
 
 ROOT = Path(__file__).parents[2]
-MOST_PROCESSES = 64
+MOST_PROCESSES = 64 + 8 * (os.cpu_count() or 1)  # a build starts several for each CPU
 FIRST_LOOK_S = 0.5  # a stretch that is shorter is not disturbed by reading /proc
 LOOK_S = 0.1
 STOP_LIMIT_S, END_LIMIT_S = 3.0, 30.0  # a GPU takes its time to end a kernel
@@ -35,6 +35,7 @@ PR_GET_CHILD_SUBREAPER = 37  # linux/prctl.h
 OWN_FOLDERS = ("HOME", "TMPDIR", "XDG_CACHE_HOME", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH")
 PASSED_ON = (
     *("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "CC"),
+    *("CXX", "USER", "LOGNAME", "TZ", "CPATH", "LIBRARY_PATH", "MAX_JOBS", "TORCH_CUDA_ARCH_LIST"),
     *("TRITON_INTERPRET", "OMP_NUM_THREADS", "NVIDIA_VISIBLE_DEVICES", "TRITON_PTXAS_PATH"),
 )
 

@@ -6,6 +6,7 @@ All that it says can be forged: the parent believes the bytes that lie in its me
 from __future__ import annotations
 
 import gc
+import os
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -17,6 +18,7 @@ import torch
 
 from harness.cases import Grads, Inputs, torch_dtype
 from harness.cases.tensors import gradients_of
+from harness.errors import UnsupportedError
 from harness.judge import memory, sandbox
 from harness.judge.messages import (
     NOTHING,
@@ -37,6 +39,7 @@ from harness.verify.precision import malformed
 from harness.worker import discovery
 from harness.worker.channel import Channel
 from harness.worker.rows import status_of
+from harness.worker.serve import CPU_ENVIRONMENT
 
 Backward = Callable[[], Grads]
 
@@ -61,6 +64,7 @@ class StretchServer:
                 memory.wait_for(self._gate, 0)
                 queues = True
         else:
+            os.environ.update(CPU_ENVIRONMENT)
             self._block = memory.host_block(self._memories[0], size)
         tensors = [memory.views(self._block, each) for each in spans]
         self._inputs = [Inputs.of(each, case=self._case, eps=self._case.eps) for each in tensors]
@@ -68,8 +72,10 @@ class StretchServer:
         handle = memory.exported(self._block.data_ptr())[0] if gpu else ""
         if own is None:
             return RunnerReady(name=NOTHING, handle=handle, queues=queues)
-        in_place, version, saves = bool(own.in_place), int(own.version), own.saves(self._case) or ""
-        return RunnerReady(name=own.name, in_place=in_place, saves=saves, version=version, handle=handle, queues=queues)
+        in_place, version, saves = bool(own.in_place), int(own.version), (own.saves(self._case) or "")[:200]
+        return RunnerReady(
+            name=own.name[:100], in_place=in_place, saves=saves, version=version, handle=handle, queues=queues
+        )
 
     def prepare(self, _request: Any) -> JudgeMessage:
         """Prepare the implementation for each of the inputs."""
@@ -88,6 +94,8 @@ class StretchServer:
             implementation.import_ahead()  # as `bench` does
             self._backwards = [implementation.prepare(each.views()) for each in self._inputs]
             gc.freeze()  # a collection in a stretch takes as long for a peer as for one that imports more
+        except UnsupportedError as error:
+            return Failed(status="unsupported", reason=Reason("unsupported", {"text": str(error)}))
         except Exception as error:
             return failed(error)
         return Ready()
@@ -140,6 +148,7 @@ class StretchServer:
         return Grads.of(zeros)
 
     def _load(self) -> Any:
+        Path.touch = _touched  # which sets a time first, and goes on only where that fails: it is pretended
         # Locks of processes lie in /dev/shm, where nothing may be written; libraries make one and never share it.
         for name in ("Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore", "Event"):
             setattr(synchronize, name, _without_context(getattr(threading, name)))
@@ -147,6 +156,10 @@ class StretchServer:
             return discovery.of_file(Path(self._start.file))[0]
         by_name = {each.name: each for each in discovery.discover()}
         return None if self._start.peer == NOTHING else by_name[self._start.peer]
+
+
+def _touched(path: Path, mode: int = 0o666, exist_ok: bool = True) -> None:
+    os.close(os.open(path, os.O_CREAT | (0 if exist_ok else os.O_EXCL), mode))
 
 
 def _without_context(make: Callable[..., Any]) -> Callable[..., Any]:

@@ -37,19 +37,18 @@ def _numbers(table: str) -> dict[str, tuple[int, int]]:
 DENIED = _numbers("""
     ptrace 101 117, process_vm_readv 310 270, process_vm_writev 311 271, pidfd_open 434 434,
     pidfd_getfd 438 438, pidfd_send_signal 424 424, io_uring_setup 425 425, bpf 321 280,
-    perf_event_open 298 241, userfaultfd 323 282, unshare 272 97, setpriority 141 140, ioprio_set 251 30,
-    tkill 200 130, timer_create 222 107
+    perf_event_open 298 241, userfaultfd 323 282, unshare 272 97, tkill 200 130, timer_create 222 107
 """)
-# Allowed for process 0, which is the caller.
+# Allowed for process 0, which is the caller, and for its number.
 OF_ITSELF = _numbers("""
     sched_setaffinity 203 122, sched_setscheduler 144 119, sched_setparam 142 118, sched_setattr 314 274,
     move_pages 279 239, migrate_pages 256 238, prlimit64 302 261
 """)
 # Say that they worked, as OF_FILES do: libraries and linkers ask for it.
-PRETENDED = _numbers("setsid 112 157, setpgid 109 154")
+PRETENDED = _numbers("setsid 112 157, setpgid 109 154, setpriority 141 140, ioprio_set 251 30")
 OTHERS = _numbers("""
     kill 62 129, tgkill 234 131, rt_sigqueueinfo 129 138, rt_tgsigqueueinfo 297 240, socket 41 198,
-    fcntl 72 25, ioctl 16 29, clone 56 220, clone3 435 435, utimensat 280 88
+    fcntl 72 25, ioctl 16 29, clone 56 220, clone3 435 435
 """)
 NUMBERS = DENIED | OF_ITSELF | PRETENDED | OTHERS
 # Without names, as no test of a single one is needed: System V's and POSIX's memory, semaphores and messages, keys and
@@ -60,8 +59,8 @@ OUTLIVING = {
 }
 # Modes, owners, times and attributes of files, which Landlock leaves to all: chmod, chown, utime, setxattr, ...
 OF_FILES = {
-    "x86_64": (*range(90, 95), 132, 188, 189, 190, 197, 198, 199, 235, 260, 261, 268, 452, 463, 466, 469),
-    "aarch64": (5, 6, 7, 14, 15, 16, 52, 53, 54, 55, 452, 463, 466, 469),
+    "x86_64": (*range(90, 95), 132, 188, 189, 190, 197, 198, 199, 235, 260, 261, 268, 280, 452, 463, 466, 469),
+    "aarch64": (5, 6, 7, 14, 15, 16, 52, 53, 54, 55, 88, 452, 463, 466, 469),
 }
 ENOSYS, EPERM = 38, 1
 AF_UNIX = 1
@@ -69,7 +68,7 @@ CLONE_NEWUSER = 0x10000000
 X32 = 0x40000000  # the other numbering of x86-64
 LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 ALLOW, ERROR = 0x7FFF0000, 0x00050000
-NUMBER_AT, ARCHITECTURE_AT, ARGUMENT_AT, SECOND_ARGUMENT_AT, THIRD_ARGUMENT_AT = 0, 4, 16, 24, 32
+NUMBER_AT, ARCHITECTURE_AT, ARGUMENT_AT, SECOND_ARGUMENT_AT = 0, 4, 16, 24
 # Who is signalled of a descriptor, and how (SIGCONT of a look into /proc, say); a terminal of its own, whose end does
 # so, or another's modes and size; attributes of files.
 FCNTLS = (8, 10, 15)
@@ -101,7 +100,7 @@ def limit(gpu: bool) -> bool:
         resource.RLIMIT_NPROC: 4096,  # of the user, not of this process; none for root: the parent counts
         resource.RLIMIT_FSIZE: 1 << 30,
         resource.RLIMIT_CORE: 0,
-        resource.RLIMIT_CPU: 1800,
+        resource.RLIMIT_CPU: 1800 * (os.cpu_count() or 1),  # of all threads
         resource.RLIMIT_MSGQUEUE: 0,
     }
     if not gpu:
@@ -180,18 +179,11 @@ def instructions(protected: Sequence[int], signals_are_scoped: bool, gpu: bool) 
         program += _when(number, refuse)
     for number in (*(numbers[name] for name in PRETENDED), *OF_FILES[platform.machine()]):
         program += _when(number, _return(ERROR))
-    # A path's time set to now is refused, not pretended: Path.touch() makes the file only then.
-    now_at_a_path = [
-        (LOAD, 0, 0, THIRD_ARGUMENT_AT),
-        (EQUAL, 0, 3, 0),
-        (LOAD, 0, 0, SECOND_ARGUMENT_AT),
-        (EQUAL, 1, 0, 0),
-    ]
-    program += _when(numbers["utimensat"], *now_at_a_path, refuse, _return(ERROR))
     program += _when(numbers["clone3"], _return(ERROR | ENOSYS))  # its flags cannot be read; libraries then use clone
     program += _when(numbers["clone"], *_argument((ANY_BIT, CLONE_NEWUSER)), refuse, _return(ALLOW))
     for name in OF_ITSELF:
-        program += _when(numbers[name], *_argument((EQUAL, 0)), _return(ALLOW), refuse)
+        itself = [(EQUAL, 0), (EQUAL, os.getpid())]
+        program += _when(numbers[name], *_any_argument(itself, _return(ALLOW)), refuse)
     local = [*_argument((EQUAL, AF_UNIX)), _return(ALLOW)] if gpu else []  # CUDA opens sockets of this host
     program += _when(numbers["socket"], *local, refuse)
     if not signals_are_scoped:  # an older kernel: a thread's number would do for its process's

@@ -476,12 +476,11 @@ class Courtroom:
         peer_us = found.stretches_us[self._baseline]
         if min(peer_us) > SLOWED * self._quiet_us[self._baseline]:
             return "inconclusive", Reason("peers_slower", {"times": min(peer_us) / self._quiet_us[self._baseline]})
-        if is_short:
-            return "inconclusive", Reason("short_stretch")
         over = speed.speedups[self._baseline]
         wide = None if speed.is_conclusive else Reason("wide_interval", {"low": over.low, "high": over.high})
+        why_not = Reason("short_stretch") if is_short else wide
         # On a CPU nothing is ranked: a time that scatters takes nothing from what is right.
-        return ("inconclusive" if wide and self._on_gpu else "right"), wide
+        return ("inconclusive" if why_not and self._on_gpu else "right"), why_not
 
     def _speed(self, found: _Findings) -> Any:
         figures = {name: self._facts[name] for name in ("floor_us", "traffic_us")}

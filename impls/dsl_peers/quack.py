@@ -9,16 +9,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
-from harness.cases import (
-    ITEM_BYTES,
-    Chosen,
-    Grads,
-    Inputs,
-    NormCase,
-    UnsupportedError,
-    contiguous_rows,
-    torch_dtype,
-)
+from harness.cases import ITEM_BYTES, Chosen, Grads, Inputs, NormCase, UnsupportedError, contiguous_rows, torch_dtype
 
 from ..libraries.inductor import compile_alone
 from ..libraries.installed import cute_dsl_failure
