@@ -44,7 +44,7 @@ from harness.verify.reference import pieces
 from harness.worker.channel import Channel
 
 _CHANCE = secrets.SystemRandom()  # a fork of this process may know the state of any other
-KINDS = "normal", "normal", "outliers"  # by the seed: a third of the calls has numbers that are not usual
+KINDS = "normal", "normal", "outliers"  # a third of the calls has numbers that are not usual
 ENDLESS = 1e9  # rho of what is not finite
 CELLS = 256  # answers that chance may not make wrong together
 RATE_BYTES = 1 << 26
@@ -97,7 +97,8 @@ class Reference:
         """Draw inputs, or of those only what is `fresh`, write them for a runner, and empty the caches."""
         kept = self._drawn.setdefault(request.runner, [])
         if not request.fresh:
-            kept[:] = [make_inputs(replace(self.case, inputs=KINDS[seed % len(KINDS)]), seed) for seed in request.seeds]
+            cases = [replace(self.case, inputs=kind) for kind in KINDS]
+            kept[:] = [make_inputs(cases[call % len(cases)], seed) for call, seed in enumerate(request.seeds)]
             names = [span.name for span in self._spans[0]]
             self._swaps[request.runner] = [Swap() for _ in kept]
         else:
@@ -188,7 +189,11 @@ class Reference:
                 break
             checks = precision.check(self._drawn[0][call], answers[call], CELLS)
             if fault := precision.fault(checks):
-                fault = Reason(fault.code, parts=[*fault.parts, *_worst(self._drawn[0][call], answers[call], fault)])
+                now, off = self._drawn[0][call], {str(part.fields["tensor"]) for part in fault.parts}
+                then = precision.check(replace(now, x=self._swaps[0][call].undone(now.x)), answers[call], CELLS)
+                is_of_then = not precision.fault({name: check for name, check in then.items() if name in off})
+                off_now = Reason(fault.code, parts=[*fault.parts, *_worst(now, answers[call], fault)])
+                fault = Reason("of_x_before") if is_of_then else off_now
             for name, check in checks.items():
                 rho[name] = max(rho.get(name, 0.0), min(check.rho, ENDLESS))
         return Compared(fault=fault, rho=rho, hashes=hashes)
@@ -287,6 +292,13 @@ class Swap:
             parts[pair] = parts[pair.flip(0)]
         changed = torch.cat(swaps).flatten()
         self._places, self._written = swaps, (changed, parts[changed])
+
+    def undone(self, x: torch.Tensor) -> torch.Tensor:
+        """These rows before the last swap."""
+        parts, _ = _in_parts(before := x.clone())
+        for pair in self._places[-1:]:
+            parts[pair] = parts[pair.flip(0)]
+        return before
 
     def hand_over(self, x: torch.Tensor) -> None:
         """Write what the last draw changed, if there is any, into a runner's x."""

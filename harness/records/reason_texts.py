@@ -116,6 +116,8 @@ TEXTS: dict[str, str] = {
     "changed_code": "files of this project changed while it was judged: {files}",
     "peers_slower": "its peers were {times:.2f} times as slow while it was there: is the machine busy?",
     "saves_of_x": "its backward uses what was saved of x before it is timed ({what}): no verdict on its speed",
+    "of_x_before": "right for x as it was, but x changes from call to call: compute in the call what depends on x, or "
+    "declare by saves(case) what is kept of it",
     "short_stretch": "its calls take hardly longer than doing nothing: no verdict on speed; give a larger shape",
     "wide_interval": "the speedup scatters from {low:.2f} to {high:.2f}, no verdict on speed: is the machine busy?",
     # Configurations.

@@ -41,10 +41,7 @@ class Reason(BaseModel):
     parts: tuple[Reason, ...] = ()
 
     def __init__(
-        self,
-        code: str,
-        fields: Mapping[str, Scalar | Sequence[Scalar]] | None = None,
-        parts: Iterable[Reason] = (),
+        self, code: str, fields: Mapping[str, Scalar | Sequence[Scalar]] | None = None, parts: Iterable[Reason] = ()
     ) -> None:
         super().__init__(code=code, fields=fields or {}, parts=tuple(parts))
 

@@ -91,10 +91,7 @@ def bench(
                 stack.callback(lambda: end(early))
                 start = replace(invocation.start(), asked=known is None)
                 first = start_worker(
-                    start,
-                    log,
-                    invocation.time_limit_s,
-                    begun=lambda _: early.extend(_begun_early(invocation, log)),
+                    start, log, invocation.time_limit_s, begun=lambda _: early.extend(_begun_early(invocation, log))
                 )
                 stack.callback(first.worker.kill)
                 hello = known or first.hello
@@ -286,12 +283,7 @@ def _begun_early(invocation: Invocation, log: Path) -> Generator[LocalWorker]:
 
 @contextmanager
 def _compiling_ahead(
-    invocation: Invocation,
-    planned: Planned,
-    jobs: Sequence[Job],
-    early: list[LocalWorker],
-    log: Path,
-    display: Display,
+    invocation: Invocation, planned: Planned, jobs: Sequence[Job], early: list[LocalWorker], log: Path, display: Display
 ) -> Generator[CompilingAhead | None]:
     """Fill the compilers' caches by several processes at once, where there are cores to spare and a GPU."""
     for worker in early:
