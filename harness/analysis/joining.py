@@ -282,7 +282,7 @@ def same_traffic_add(case: JoinedCase) -> Joined | None:
 def comparable(joined: Joined | None, as_twin: bool = False) -> Joined:
     """The result itself; raises IncomparableError with the reason where no ratio may be formed of it.
 
-    One `as_twin`, with another of the same code, may be short, or wrong: the ratio is of times alone.
+    `as_twin` it is set beside another of the same code, where times alone count: it may be short or wrong.
     """
     if joined is None:
         raise IncomparableError(Reason("absent"))
@@ -340,7 +340,7 @@ def aa_ratio(case: JoinedCase, impl: str) -> Ratio | None:
 
 
 def _aa_ratios(case: JoinedCase, impl: str) -> list[Ratio]:
-    """The ratio of an implementation and its twin in each process, however short; empty without a comparable twin."""
+    """The ratio of an implementation and its twin in each process, short or wrong too; empty without such a twin."""
     with suppress(IncomparableError):
         return speedups(pairs(case.get((impl, "impl")), case.get((impl, "again")), as_twins=True))
     return []

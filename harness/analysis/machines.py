@@ -18,7 +18,7 @@ from harness.analysis.statistics import CONFIDENCE, Estimate, Ratio, SpeedVerdic
 from harness.records.run_records import STACK
 
 # Two runs of a cell, on other days and maybe machines, differ by up to 3.16 % in 95 % of 439 pairs on H200s, and by up
-# to 1.40 % in 95 % of 691 on H100s; the larger rounded up. `normbwd report results/h200/*.bz2 --format gpus` prints it.
+# to 1.40 % in 95 % of 691 on H100s; this is above both. `normbwd report results/h200/*.bz2 --format gpus` prints it.
 RUN_BAND = 0.035
 FEWEST_GPUS = 3  # that a claim about a model of GPU rests on
 

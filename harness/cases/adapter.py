@@ -193,7 +193,7 @@ class Implementation:
         return replace(self, name=name, configured=configured)
 
     def import_ahead(self) -> None:
-        """Import what the adapter names; what fails here fails again where it is used, if it matters."""
+        """Import what the adapter names; an error is left to `prepare`, which may meet it again."""
         for module in getattr(self.module, "imports", ()):
             with suppress(Exception):
                 importlib.import_module(module)

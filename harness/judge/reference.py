@@ -189,11 +189,13 @@ class Reference:
                 break
             checks = precision.check(self._drawn[0][call], answers[call], CELLS)
             if fault := precision.fault(checks):
-                now, off = self._drawn[0][call], {str(part.fields["tensor"]) for part in fault.parts}
-                then = precision.check(replace(now, x=self._swaps[0][call].undone(now.x)), answers[call], CELLS)
-                is_of_then = not precision.fault({name: check for name, check in then.items() if name in off})
-                off_now = Reason(fault.code, parts=[*fault.parts, *_worst(now, answers[call], fault)])
-                fault = Reason("of_x_before") if is_of_then else off_now
+                inputs, off = self._drawn[0][call], {str(part.fields["tensor"]) for part in fault.parts}
+                before = replace(inputs, x=self._swaps[0][call].undone(inputs.x))
+                of_before = precision.check(before, answers[call], CELLS)
+                if precision.fault({name: check for name, check in of_before.items() if name in off}):
+                    fault = Reason(fault.code, parts=[*fault.parts, *_worst(inputs, answers[call], fault)])
+                else:
+                    fault = Reason("of_x_before")
             for name, check in checks.items():
                 rho[name] = max(rho.get(name, 0.0), min(check.rho, ENDLESS))
         return Compared(fault=fault, rho=rho, hashes=hashes)

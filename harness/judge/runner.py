@@ -148,7 +148,7 @@ class StretchServer:
         return Grads.of(zeros)
 
     def _load(self) -> Any:
-        setattr(Path, "touch", _touched)  # noqa: B010  which sets a time first, and goes on only where that fails: it is pretended
+        setattr(Path, "touch", _touched)  # noqa: B010  Python's makes no file where setting a time seems to work
         # Locks of processes lie in /dev/shm, where nothing may be written; libraries make one and never share it.
         for name in ("Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore", "Event"):
             setattr(synchronize, name, _without_context(getattr(threading, name)))

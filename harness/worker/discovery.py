@@ -93,9 +93,11 @@ def own() -> list[Implementation]:
 def of_file(path: Path) -> list[Implementation]:
     """The implementations of one file alone; one in impls/ is imported by its name there, for its relative imports."""
     below = path.relative_to(Path(impls.__path__[0])) if path.is_relative_to(impls.__path__[0]) else None
-    if not below:
+    if below:
+        module = importlib.import_module(".".join(("impls", *below.with_suffix("").parts)))
+    else:
         _make_neighbours_importable([path])
-    module = importlib.import_module(".".join(("impls", *below.with_suffix("").parts))) if below else _load_file(path)
+        module = _load_file(path)
     return _implementations(module, str(path))
 
 

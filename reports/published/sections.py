@@ -121,7 +121,7 @@ def runs(sources: Sequence[Source], plan: Plan) -> str:
 def tallies(sources: Sequence[Source], _plan: Plan) -> str:
     """A line for each device and norm: in how many cells the in-house kernel is ahead of all others, and by how much.
 
-    A cell is a case in a context. One that several runs have is counted once, of the most important run.
+    A cell is a case in a context. One that several runs have is counted once, of the first of `sources`.
     """
     lines: dict[tuple[str, ...], dict[tuple[NormCase, str], tuple[CasePlace, bool]]] = {}
     files: dict[tuple[str, ...], dict[str, Source]] = {}

@@ -180,6 +180,11 @@ def test_the_band_is_the_baselines_or_else_the_widest():
     assert band(join(rows[:3]), "torch-eager") is None
 
 
+def test_a_twin_whose_first_failed_gives_no_band():
+    case = join([row("torch-eager", status="crashed"), *helpers(100.0, 46.0)])
+    assert band(case, "torch-eager") is None
+
+
 def test_a_twin_whose_first_is_wrong_gives_a_band_all_the_same():
     case = join([row("torch-eager", 100.0, status="wrong"), *helpers(100.0, 46.0)])
     assert band(case, "torch-eager") == PROCESS_BAND

@@ -84,3 +84,10 @@ def test_gpus_of_files_that_do_not_name_them_count_as_one():
     over = OverGpus([compare(results_on(None, 1.5)), compare(results_on(None, 1.4))])
     assert over.gpus == {"unnamed"}
     assert Counter(len(logs) for logs in over.by_run.values()) == {2: 1}
+
+
+def test_runs_of_another_flush_or_stack_are_no_two_runs_of_a_cell():
+    one, settings = results_on("a", 1.5), results_on("b", 1.5).run.settings
+    others = [{"settings": settings.changed(flush="dirty")}, {"libraries": {"torch": "2.15.0"}}, {"engine_version": 9}]
+    runs = [one, *(replace(one, run=one.run.model_copy(update=each)) for each in others)]
+    assert OverGpus([compare(run) for run in runs]).by_run == {}

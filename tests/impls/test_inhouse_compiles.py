@@ -96,9 +96,9 @@ EXTRAS_ON_HOPPER = WITH_EXTRAS + cases_of(
     rms 8192x4096 +parallel +residual, rms 8192x8192 +parallel, layer 8192x8192 +parallel,
     layer 16384x2048 +parallel, layer 8192x16384 +parallel, layer 8192x16192 +parallel +residual,
     rms 16384x2048 +parallel +residual, rms 16384x2048 +gated, layer 16384x2048 +gated, rms 64x4096 +parallel,
-    rms 8192x16384 +parallel, layer 8192x4096 +dropout +parallel-tied, layer 8192x5120 +gated-norm-first,
+    rms 8192x16384 +parallel, layer 8192x4096 +dropout +parallel-tied, layer 8192x2560 +gated-norm-first,
     rms 8192x4096 +gated-norm-first, rms 8192x8192 +gated, layer 8192x8192 +gated,
-    layer 8192x8192 +gated-norm-first, rms 64x4096 +gated
+    layer 8192x8192 +gated-norm-first, rms 64x4096 +gated, layer 8192x5120 +gated-norm-first
     """
 )
 TRITON = tuple(map(int, triton.__version__.split(".")[:2]))

@@ -99,6 +99,7 @@ def test_each_case_in_each_context_is_tallied_once(written):
     assert "| NVIDIA H200, RMSNorm | 4 | 2 | 2 | 0 | 1.06 (0.88 to 1.25) | 2025-06-01, stale |" in page
     assert "| NVIDIA H200, LayerNorm | 2 | 0 | 0 | 0 | 1.38 (1.38 to 1.38) | 2025-06-01, stale |" in page
     assert "On the GPUs measured, with engine version 0, torch 2.11.0" in page
+    assert "a lead whose interval reaches into ±3.56 %" in page
 
 
 def test_new_device_stands_everywhere_behind_that_with_more_runs(tmp_path):
