@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import torch
 
 name = "torch-compiled"
-version = 0
+version = 1
 requires = ("torch",)
 imports = ("torch._inductor.compile_fx",)
 handles = frozenset(FEATURES)
@@ -64,6 +64,7 @@ def prepare(inputs: Inputs, variant: Compilation) -> Callable[[], Grads]:
     import torch
     import torch._functorch.config as functorch_config
     import torch._inductor.config as inductor_config
+    from torch.autograd.graph import get_gradient_edge
 
     compiled = _compiled(_layout_alone(inputs.case), inputs.x.shape, inputs.x.stride(), variant)
     given = inputs.tensors()
@@ -77,7 +78,7 @@ def prepare(inputs: Inputs, variant: Compilation) -> Callable[[], Grads]:
     upstream = [given[name] for name in ("dy", "dy1", "dres") if name in given]
     # Donated buffers are reused by the backward, which could then run only once.
     with functorch_config.patch(donated_buffer=False), inductor_config.patch(variant.settings):
-        outputs = compiled.forward(**leaves, **constants, nothing=nothing)
+        outputs = [get_gradient_edge(y) for y in compiled.forward(**leaves, **constants, nothing=nothing)]  # y goes
 
         def backward() -> Grads:
             gradients = torch.autograd.grad(outputs, list(leaves.values()), upstream, retain_graph=True)

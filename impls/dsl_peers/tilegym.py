@@ -14,7 +14,7 @@ from ..libraries.installed import import_failure
 from ..libraries.recorded import behind_residual, recorded
 
 name = "tilegym"
-version = 0
+version = 1
 requires = ("tilegym", "cuda.tile")
 install = "pip install 'cuda-tile[tileiras]' && pip install --no-deps tilegym"
 handles = {"rms": {"residual"}}

@@ -33,7 +33,9 @@ def recorded(
     upstream = [given[name] for name in OUTPUT_GRADIENTS if name in given]
     with torch.enable_grad():
         outputs: Any = forward(**leaves)
+    # y goes: what follows a norm keeps it, or nothing does. What the forward saved lives as long as its function.
     recorded_last: Any = (outputs if isinstance(outputs, torch.Tensor) else outputs[0]).grad_fn
+    del outputs
     function = getattr(type(recorded_last), "_forward_cls", None)
     if function is None:
         raise TypeError(
@@ -43,7 +45,6 @@ def recorded(
 
     @torch.no_grad()  # as the engine calls it
     def backward() -> Grads:
-        assert outputs is not None  # what the forward saved lives as long as they do
         gradients = recorded_last.apply(*upstream)
         named = {name: gradient for name, gradient in zip(gives, gradients, strict=False) if name in wanted}
         plain = {name: named.pop(name, None) for name in PLAIN}

@@ -12,7 +12,7 @@ from ..libraries.autotuner import tuned
 from ..libraries.recorded import PLAIN, behind_residual, recorded
 
 name = "fla"
-version = 0
+version = 1
 requires = ("fla", "triton")
 imports = ("fla.modules.layernorm",)
 install = "pip install flash-linear-attention"

@@ -13,7 +13,7 @@ from ..libraries.installed import import_failure
 from ..libraries.layer_norm_fn import backward_of
 
 name = "flash-attn-triton"
-version = 0
+version = 1
 requires = ("flash_attn", "triton")
 install = "pip install flash-attn --no-build-isolation"
 compiles_ahead = True

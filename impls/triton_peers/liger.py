@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import torch
 
 name = "liger"
-version = 0
+version = 1
 requires = ("liger_kernel", "triton")
 imports = ("liger_kernel.ops",)
 install = "pip install liger-kernel"

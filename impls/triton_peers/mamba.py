@@ -13,7 +13,7 @@ from ..libraries.layer_norm_fn import backward_of
 from ..libraries.recorded import PLAIN, recorded
 
 name = "mamba"
-version = 0
+version = 1
 requires = ("mamba_ssm", "triton")
 install = "pip install mamba-ssm --no-build-isolation"
 compiles_ahead = True

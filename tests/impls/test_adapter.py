@@ -95,12 +95,7 @@ def test_a_config_that_breaks_a_rule_is_unsupported(config):
 
 @pytest.mark.parametrize(
     ("spilled", "own", "why"),
-    [
-        (0, 0, None),
-        (12, 0, "spills 12 registers"),
-        (12, 10, "spills 12 registers, the default 10"),
-        (8, 10, None),
-    ],
+    [(0, 0, None), (12, 0, "spills 12 registers"), (12, 10, "spills 12 registers, the default 10"), (8, 10, None)],
 )
 def test_a_config_that_spills_more_is_unsupported(monkeypatch, spilled, own, why, config):
     inputs = make_inputs(CASE, seed=3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import weakref
 from types import SimpleNamespace
 from typing import ClassVar
 
@@ -18,6 +19,7 @@ from harness.cases.variants import parse_variants, with_features
 from harness.verify import precision
 from impls import torch_compiled, torch_eager
 from impls.libraries.inductor import tuned_kernels
+from impls.libraries.recorded import recorded
 from tests.cases.test_unfused import COMBINED
 from tests.impls.peer_cases import IMPLS, LAYER, RMS, check, exact, inputs_of, on_cpu
 
@@ -105,6 +107,22 @@ def test_every_variant_is_written_plainly(text, name, monkeypatch):
 
 def spied(x, weight, bias, **others):
     return [Spy.apply(x, weight, bias)]
+
+
+def test_y_is_not_kept(monkeypatch):
+    made = []
+
+    def norm(**leaves):
+        y = spied(**leaves)
+        made.append(weakref.ref(y[0]))
+        return y
+
+    monkeypatch.setattr(torch, "compile", lambda function, **options: norm)
+    torch_compiled._compiled.cache_clear()
+    inputs = make_inputs(on_cpu(LAYER), 0)
+    kept = recorded(inputs, lambda **leaves: norm(**leaves)[0]), IMPLS["torch-compiled"].prepare(inputs)
+    torch_compiled._compiled.cache_clear()
+    assert [y() for y in made] == [None] * len(kept)
 
 
 @pytest.mark.parametrize(

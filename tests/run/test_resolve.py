@@ -8,13 +8,7 @@ from harness.errors import UsageError
 from harness.records.cases_asked import cases_on, suite_on
 from harness.records.settings import Settings
 from harness.run.invocation import Invocation
-from harness.run.resolve import (
-    check,
-    contexts_left_out,
-    for_later_process,
-    resolved,
-    selftests_on,
-)
+from harness.run.resolve import check, contexts_left_out, for_later_process, resolved, selftests_on
 from harness.worker.messages import Start
 
 H200 = detect(DeviceFacts("cuda", "NVIDIA H200", "sm_90", l2_bytes=60 << 20))
@@ -59,10 +53,7 @@ def complaint(**options):
             {"suite": "models", "norm": "layer"},
             "--suite models --norm layer: the suite has none of these; leave --norm out",
         ),
-        (
-            {"variant": "residuals"},
-            "--variant residuals: no variant is called so; did you mean residual?",
-        ),
+        ({"variant": "residuals"}, "--variant residuals: no variant is called so; did you mean residual?"),
         (
             {"variant": "residual", "sanitizer": True},
             "--sanitizer --variant: the sanitizer runs plain norms alone; leave one of them out",
@@ -74,10 +65,7 @@ def complaint(**options):
         ({"processes": 10**8}, "--processes 100000000: must be at most 1000"),
         ({"baseline": "torch-*"}, "--baseline torch-*: must be one name, no pattern; speedups are over it"),
         ({"compile_ahead": -3}, "--compile-ahead -3: must not be negative; 0 compiles nothing ahead"),
-        (
-            {"shapes": "99999999x99999999"},
-            "--shapes 99999999x99999999: needs more than 4 TiB, which no device has",
-        ),
+        ({"shapes": "99999999x99999999"}, "--shapes 99999999x99999999: needs more than 4 TiB, which no device has"),
         (
             {"device": "CPU", "context": "beside:8"},
             "--context beside:8: a CPU has no streams, so that nothing runs beside a call; name hot-dy, "
@@ -146,8 +134,7 @@ def test_options_reach_the_cases():
 
 
 @pytest.mark.parametrize(
-    ("device", "kind"),
-    [("auto", "auto"), ("cpu", "cpu"), (" CPU ", "cpu"), ("h200", "gpu"), ("toaster", "gpu")],
+    ("device", "kind"), [("auto", "auto"), ("cpu", "cpu"), (" CPU ", "cpu"), ("h200", "gpu"), ("toaster", "gpu")]
 )
 def test_what_the_first_worker_is_told(device, kind):
     invocation = asked(device=device, impl_files=(Path("a.py"), Path("b.py")))
