@@ -55,10 +55,7 @@ WRITTEN: dict[str, Callable[[Sequence[Comparison], str | None], str]] = {
 DRAWN = ("plots", "all-plots")  # at most eight, or with the kernels of every case
 TEXTS = tuple(WRITTEN)
 FORMATS = (*TEXTS, *DRAWN)
-ABOUT_COLD = (
-    *("selftest", "engines", "aa", "processes", "first-call"),
-    *("gpus", "history", "leads", "verification"),
-)
+ABOUT_COLD = (*("selftest", "engines", "aa", "processes", "first-call"), *("gpus", "history", "leads", "verification"))
 
 
 def render(

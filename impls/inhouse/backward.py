@@ -185,6 +185,7 @@ def problem_for(
         bias=has_bias,
         in_pairs=x.dim() == 2 and _in_pairs(weight, extras.weight1, matrices=(dy, x, *extras.rows.values())),
         extras=tuple(extras.rows),
+        norm_first=extras.norm_first,
     )
 
 

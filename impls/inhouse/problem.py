@@ -28,7 +28,8 @@ class Problem:
     """A call: x and dy `(rows, cols)` of `dtype`; weight and bias of `weight_dtype`, None where there are none.
 
     A tuned launch serves a call whose fields are the same but for rows. `in_pairs` says that every row of x and dy
-    can be read two numbers at a time. `extras` has the names of the tensors of x's shape that are read besides these.
+    can be read two numbers at a time. `extras` has the names of the tensors of x's shape that are read besides these;
+    of a gate `norm_first` says that it is behind the norm.
     """
 
     norm: Norm
@@ -39,6 +40,7 @@ class Problem:
     bias: bool
     in_pairs: bool
     extras: tuple[str, ...] = ()
+    norm_first: bool = False
 
     @property
     def item_bytes(self) -> int:
@@ -102,7 +104,8 @@ def problem_of(case: NormCase) -> Problem:
     weight_dtype = case.weight_dtype if case.weight else None
     names = [tensor.name for tensor in inputs_of(case)]
     extras, in_pairs = tuple(name for name in EXTRA_ROWS if name in names), case.cols % 2 == 0
-    return Problem(case.norm, case.rows, case.cols, case.dtype, weight_dtype, case.bias, in_pairs, extras)
+    shape, norm_first = (case.rows, case.cols), "gated-norm-first" in case.features
+    return Problem(case.norm, *shape, case.dtype, weight_dtype, case.bias, in_pairs, extras, norm_first)
 
 
 def margin_of_environment() -> int:

@@ -91,14 +91,14 @@ WITH_EXTRAS = cases_of(
 EXTRAS_ON_HOPPER = WITH_EXTRAS + cases_of(
     """
     layer 8192x256 +residual, layer 8192x2048 +residual, layer 8192x4096 +residual, rms 4096x8192 +residual,
-    rms 8192x4096 no-weight +residual, rms 8192x12288 +residual, layer 8192x16384 +residual,
-    layer 512x16384 +residual, rms 8192x16384 float32 wfloat32 +residual, layer 32768x1024 +parallel,
-    rms 8192x4096 +parallel +residual, rms 8192x8192 +parallel, layer 8192x8192 +parallel,
-    layer 16384x2048 +parallel, layer 8192x16384 +parallel, layer 8192x16192 +parallel +residual,
-    rms 16384x2048 +parallel +residual, rms 16384x2048 +gated, layer 16384x2048 +gated, rms 64x4096 +parallel,
-    rms 8192x16384 +parallel, layer 8192x4096 +dropout +parallel-tied, layer 8192x2560 +gated-norm-first,
-    rms 8192x4096 +gated-norm-first, rms 8192x8192 +gated, layer 8192x8192 +gated,
-    layer 8192x8192 +gated-norm-first, rms 64x4096 +gated, layer 8192x5120 +gated-norm-first
+    rms 8192x4096 no-weight +residual, rms 8192x12288 +residual, layer 8192x16384 +residual, layer 512x16384 +residual,
+    rms 8192x16384 float32 wfloat32 +residual, layer 32768x1024 +parallel, rms 8192x4096 +parallel +residual,
+    rms 8192x8192 +parallel, layer 8192x8192 +parallel, layer 16384x2048 +parallel, layer 8192x16384 +parallel,
+    layer 8192x16192 +parallel +residual, rms 16384x2048 +parallel +residual, rms 16384x2048 +gated,
+    layer 16384x2048 +gated, rms 64x4096 +parallel, rms 8192x16384 +parallel, layer 8192x4096 +dropout +parallel-tied,
+    layer 8192x2560 +gated-norm-first, rms 8192x4096 +gated-norm-first, rms 8192x8192 +gated, layer 8192x8192 +gated,
+    layer 8192x8192 +gated-norm-first, rms 64x4096 +gated, layer 8192x5120 +gated-norm-first, layer 8192x5120 +gated,
+    rms 8192x10240 +residual +dropout, rms 8192x8192 +parallel +residual
     """
 )
 TRITON = tuple(map(int, triton.__version__.split(".")[:2]))

@@ -100,6 +100,12 @@ def test_another_problem_is_not_served(written):
         assert launch_for(path, "cpu", at(64, **{name: value}), TINY) is None, name
 
 
+def test_a_gate_before_a_norm_serves_none_behind_it(written):
+    before, behind = (problem_of(replace(CASE, features=(name,))) for name in ("gated", "gated-norm-first"))
+    path = written(launches(tuned(replace(CASE, features=("gated",)))))
+    assert [launch_for(path, "cpu", problem, TINY) for problem in (before, behind)] == [LAUNCH, None]
+
+
 def complaint(path, device="cpu", problem=PROBLEM, gpu=TINY):
     with pytest.raises(ValueError) as caught:  # noqa: PT011  the text is looked at by the caller
         launch_for(path, device, problem, gpu)

@@ -5,17 +5,7 @@ from harness.analysis.comparison import compare
 from harness.analysis.device_state import device_state
 from reports.parts.caveats import caveats, moved
 from reports.parts.conditions import conditions
-from tests.results_factory import (
-    LAYER,
-    helpers,
-    in_contexts,
-    in_processes,
-    mixed,
-    results,
-    row,
-    selftest,
-    thorough,
-)
+from tests.results_factory import LAYER, helpers, in_contexts, in_processes, mixed, results, row, selftest, thorough
 from tests.results_factory import conditions as readings
 
 

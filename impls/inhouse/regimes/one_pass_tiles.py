@@ -94,10 +94,7 @@ ONE_EACH_WARPS = (
     Row(lambda a: a.cols <= 2048, 2, "models"),
     Row(lambda a: a.cols <= 5120, 4, "models"),
 )
-ONE_EACH_WARPS_WITH_RESIDUAL = (
-    Row(lambda a: a.cols <= 1024, 2, "script"),
-    Row(lambda a: a.cols <= 2048, 4, "script"),
-)
+ONE_EACH_WARPS_WITH_RESIDUAL = (Row(lambda a: a.cols <= 1024, 2, "script"), Row(lambda a: a.cols <= 2048, 4, "script"))
 
 
 def one_each(problem: Problem, gpu: GpuLimits) -> Tile | None:
@@ -263,20 +260,21 @@ def flat_of_many(problem: Problem, gpu: GpuLimits) -> Tile:
 
     Two norms have a tile twice as large where a row is one chunk and nothing else is beside them, and one more tile in
     flight where it is two. RMSNorm with a gate has 4 warps up to 2048 columns, and two programs, and two of 8 warps up
-    to 4096. Up to two chunks are packed in 16 bits, but for those of 4 warps, and three of a gated LayerNorm, which
-    spill registers otherwise. A gate is read twice where holding it would take more than 128 registers; elsewhere that
-    is slower.
+    to 4096; with masks alone, from 8192 to 12288 columns, 8 warps, packed. Up to two chunks are packed in 16 bits, but
+    for those of 4 warps, and three of a LayerNorm behind which a gate is, of which the last ends the row: registers
+    spill otherwise. A gate is read twice where holding it would take more than 128 registers; elsewhere that is slower.
     """
     rows, cols = problem.rows, problem.cols
     two, gate = "dy1" in problem.extras, "z" in problem.extras and problem.accumulators == 1
-    warps = 4 if cols <= (2048 if gate else 1024) else 8 if cols <= 6144 else 16
+    packed = gpu.ptx and problem.item_bytes == 2 and problem.weight_bytes <= 2
+    masked = packed and 8192 < cols <= 12288 and problem.accumulators == 1 and not {"dy1", "z"} & {*problem.extras}
+    warps = 4 if cols <= (2048 if gate else 1024) else 8 if cols <= 6144 or masked else 16
     chunk = 256 * warps
     chunks = -(-cols // chunk)
     large = two and len(problem.extras) == 1 and warps == 8 and chunks == 1 and problem.item_bytes == 2
     tile_rows = max(1, floor_power_of_two((1024 if large else 512) * warps // (chunks * chunk)))
-    packed = gpu.ptx and problem.item_bytes == 2 and problem.weight_bytes <= 2
-    spills = "z" in problem.extras and problem.accumulators == 2
-    packed = packed and not large and chunks <= (1 if gate and warps == 4 else 3 if spills else 2)
+    spills = problem.norm_first and problem.accumulators == 2 and cols % chunk > 0
+    packed = packed and not large and chunks <= (1 if gate and warps == 4 else 3 if spills else 6 if masked else 2)
     few_turns = rows <= 4 * gpu.multiprocessors * tile_rows
     pair = gate and warps == 8 and chunks <= 2 and gpu.ptx and not few_turns
     programs = gpu.multiprocessors * (1 if few_turns or (warps > 4 and not pair) else 2)

@@ -75,7 +75,7 @@ class Shared(Launch):
         for two, two: they have fewer partials to add up at the end, which is then more than is lost. Beyond 32 programs
         a row the words of two rows would be more loads than they save. With four gradients of parameters parts are half
         as wide up to 16384 columns: whole ones have registers for two programs alone. A residual beside them takes the
-        registers of the fourth program.
+        registers of the fourth program, and of two RMSNorms those of the third.
         """
         many = problem.accumulators > 2 and problem.item_bytes == 2 and problem.cols <= 16384
         part = (PART_BYTES // 2 if many else PART_BYTES) // problem.item_bytes
@@ -86,7 +86,7 @@ class Shared(Launch):
             stages: gpu.shared_total // (_buffers(tile_rows, part, problem, stages) + RESERVED_BYTES)
             for stages in (STAGES, STAGES + 1)
         }
-        three = 3 if problem.accumulators + ("dres" in problem.extras) <= 3 else 2  # programs that have registers
+        three = 3 if problem.accumulators + len(problem.extras) <= 3 else 2  # programs that have registers
         groups_of_three = 3 * gpu.multiprocessors // parts
         if tiles >= 8 * groups_of_three and room[STAGES + 1] >= three == 3:
             residents, delay, stages = 3, 2, STAGES + 1
