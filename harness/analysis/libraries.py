@@ -72,10 +72,10 @@ def libraries(comparison: Comparison) -> list[Library]:
 
 
 def _library(name: str, impls: Sequence[ImplRecord]) -> Library:
-    run = {impl.name for impl in impls if not impl.missing}
+    run = {impl.name.replace("@", "-") for impl in impls if not impl.missing}  # NAME@tuned stands for NAME-tuned too
     declared = [impl.for_speed for impl in impls if not impl.name.endswith(WITH_TORCH)]
     wanted = dict.fromkeys(each for names in declared for each in names or ())
-    lacking = None if None in declared else tuple(each for each in wanted if each not in run)
+    lacking = None if None in declared else tuple(each for each in wanted if each.replace("@", "-") not in run)
     versions = {library: version for impl in impls for library, version in impl.libraries.items()}
     outside = next((impl.outside for impl in impls if impl.outside), "")
     return Library(name, tuple(impl.name for impl in impls), lacking, outside, versions)

@@ -87,13 +87,7 @@ TABLE: tuple[CaseTensor, ...] = (
     CaseTensor("mask1", "input", "activation", "uint8", _when("dropout", "parallel-tied")),
     CaseTensor("dy1", "input", "activation", "case", _when("parallel")),
     CaseTensor(
-        "weight1",
-        "input",
-        "per column",
-        "weight",
-        _when("parallel", having="weight"),
-        centre=_centre,
-        spread=0.1,
+        "weight1", "input", "per column", "weight", _when("parallel", having="weight"), centre=_centre, spread=0.1
     ),
     CaseTensor("bias1", "input", "per column", "weight", _when("parallel", having="bias"), spread=0.1, traffic=False),
     CaseTensor("z", "input", "activation", "case", _is_gated),

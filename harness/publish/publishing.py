@@ -81,6 +81,7 @@ class Survey:
         invocation = self.invocation.changed(
             settings=entry.settings,
             device=place.profile.name,
+            tuned_files=entry.tuned_files(place.profile.name) if place.here else (),
             sanitizer=entry.sanitizer and place.facts.architecture.startswith("sm_"),
             out=self.work / name,
             command=entry.command_line(place.profile.name),

@@ -39,6 +39,7 @@ class PlannedRun(Record):
     about: str
     bench: Options | None = None
     verify: Options | None = None
+    tuned: bool = Field(default=False, description="with the device's own file of `tune`, where it has one; of `bench`")
     sanitizer: bool = Field(default=False, description="also under compute-sanitizer; of `verify`")
 
     @model_validator(mode="after")
@@ -62,7 +63,13 @@ class PlannedRun(Record):
     def command_line(self, device: str) -> str:
         """The command line that measures it by hand on a device."""
         more = ["--sanitizer"] if self.sanitizer else []
+        more += [f"--tuned={path.relative_to(CHECKOUT)}" for path in self.tuned_files(device)]
         return shlex.join(["normbwd", self.command, "--device", device, *self.settings.as_options(), *more])
+
+    def tuned_files(self, device: str) -> tuple[Path, ...]:
+        """The device's file of `normbwd tune`, which lies beside its results."""
+        path = PUBLISHED / device / "tuned.json"
+        return (path,) if self.tuned and path.exists() else ()
 
 
 class Page(Record):

@@ -114,9 +114,7 @@ def _backward(inputs: Inputs, call: Callable[..., Any]) -> Callable[[], Grads]:
     def backward() -> Grads:
         dx, dweight, *dbias = call(_rows(inputs.dy))
         return Grads(
-            dx.view_as(inputs.x),
-            dweight.view(-1) if case.weight else None,
-            dbias[0].view(-1) if case.bias else None,
+            dx.view_as(inputs.x), dweight.view(-1) if case.weight else None, dbias[0].view(-1) if case.bias else None
         )
 
     return backward

@@ -48,9 +48,10 @@ verify = { shapes = "8x64", norm = "rms", inputs = "normal", impls = "liger" }
 of = ["large"]
 """
 SOURCES = {"torch-eager": "impls/torch_eager.py", "liger": "impls/triton_peers/liger.py"}
+VERSIONS = currency.adapter_versions()
 HELLO = Hello(
     available=[GPU, CPU],
-    implementations=[ImplRecord(name=name, family=name, source=source) for name, source in SOURCES.items()],
+    implementations=[ImplRecord(name=n, family=n, source=file, version=VERSIONS[n]) for n, file in SOURCES.items()],
     libraries={"torch": "2.11.0"},
 )
 NAMES = ["large", "small", "checked"]
@@ -288,9 +289,9 @@ def test_unfinished_run_of_another_version_is_begun_again(folder, workers, monke
         monkeypatch.setattr(currency, "ENGINE_VERSION", 7)
         monkeypatch.setattr(session, "ENGINE_VERSION", 7)
     else:
-        raised = [item.model_copy(update={"version": int(item.name == "liger")}) for item in HELLO.implementations]
+        raised = [item.model_copy(update={"version": 7 + (item.name == "liger")}) for item in HELLO.implementations]
         workers.greeting = replace(HELLO, implementations=raised)
-        monkeypatch.setattr(currency, "adapter_versions", lambda _: {"torch-eager": 0, "liger": 1})
+        monkeypatch.setattr(currency, "adapter_versions", lambda _: {each.name: each.version for each in raised})
     (large,) = surveyed(only="large")[1]
     assert (large.state, len(large.jobs)) == ("missing", 2)
     assert publish(workers, only="large") == {"large": "published"}

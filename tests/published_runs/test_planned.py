@@ -50,7 +50,7 @@ def test_pages_and_the_command_of_a_run(tmp_path):
     ("was", "now", "said"),
     [
         ("[runs.one]", "[runs.one", "is not TOML"),
-        ("bench =", "measure =", "runs.one.measure: unknown key; there are about, bench, sanitizer, verify"),
+        ("bench =", "measure =", "runs.one.measure: unknown key; there are about, bench, sanitizer, tuned, verify"),
         ("bench = {", "bench = { shapess = '8x8',", "runs.one.bench.shapess: unknown key; did you mean shapes?"),
         ("[runs.one]", "[run.one]", "run: unknown key; did you mean runs?"),
         ("bench = {", "bench = { min_blocks = 3,", "min_blocks is no option of the command line"),

@@ -349,14 +349,8 @@ def test_a_line_that_is_no_record_of_this_version(path, number, change, fault):
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
-        (
-            {"samples_us": [1.0, "Infinity"], "blocks": [0, 1]},
-            "row.timing.samples_us.1: Input should be a finite",
-        ),
-        (
-            {"samples_us": [1.0, -2.0], "blocks": [0, 1]},
-            "row.timing.samples_us.1: Input should be greater",
-        ),
+        ({"samples_us": [1.0, "Infinity"], "blocks": [0, 1]}, "row.timing.samples_us.1: Input should be a finite"),
+        ({"samples_us": [1.0, -2.0], "blocks": [0, 1]}, "row.timing.samples_us.1: Input should be greater"),
         ({"samples_us": [1.0, 2.0], "blocks": [3, 3]}, "row.timing: Value error, each sample must"),
         ({"samples_us": [1.0, 2.0], "blocks": [3]}, "row.timing: Value error, each sample must"),
         ({"samples_us": [1.0], "blocks": [10**30]}, "row.timing.blocks.0: Input should be less than"),
