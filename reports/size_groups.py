@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from harness.analysis.case_comparison import CaseComparison
 from harness.analysis.comparison import Comparison
 from harness.cases import Norm
+from harness.grouping import grouped
 from reports import figures
 from reports.labels import usual, variant
 
@@ -29,11 +30,9 @@ class Group:
     @property
     def strips(self) -> dict[str, list[CaseComparison]]:
         """The cases by elements or by rows, whichever makes fewer strips, the largest first; columns ascend in each."""
-        by_elements: dict[int, list[CaseComparison]] = {}
-        by_rows: dict[int, list[CaseComparison]] = {}
-        for case in sorted(self.cases, key=lambda case: case.case.cols):
-            by_elements.setdefault(case.case.rows * case.case.cols, []).append(case)
-            by_rows.setdefault(case.case.rows, []).append(case)
+        ordered = sorted(self.cases, key=lambda case: case.case.cols)
+        by_elements = grouped((case.case.rows * case.case.cols, case) for case in ordered)
+        by_rows = grouped((case.case.rows, case) for case in ordered)
         if len(by_elements) <= len(by_rows):
             return {_elements(size): by_elements[size] for size in sorted(by_elements, reverse=True)}
         return {f"{rows} rows": by_rows[rows] for rows in sorted(by_rows, reverse=True)}
@@ -41,10 +40,10 @@ class Group:
 
 def groups(comparison: Comparison) -> list[Group]:
     """The groups of a file; the dtypes stand in the keys of all but the usual ones."""
-    by_dtypes: dict[tuple[Norm, str], list[CaseComparison]] = {}
-    for case in comparison.cases:
-        if case.ranked and case.case.inputs == "normal":
-            by_dtypes.setdefault((case.case.norm, variant(case.case)), []).append(case)
+    ranked = [case for case in comparison.cases if case.ranked and case.case.inputs == "normal"]
+    by_dtypes: dict[tuple[Norm, str], list[CaseComparison]] = grouped(
+        ((case.case.norm, variant(case.case)), case) for case in ranked
+    )
     return [
         Group(norm, dtypes, norm if dtypes == _usual(comparison.cases, norm) else f"{norm}-{dtypes}", tuple(cases))
         for (norm, dtypes), cases in by_dtypes.items()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, Literal, TypeVar, get_args
 
+from harness.grouping import grouped
 from harness.records.reasons import Reason
 from harness.records.schema import ErrorClass, Status, TensorCheck, Verification
 
@@ -129,10 +130,7 @@ def _findings(all_findings: Iterable[Mapping[str, Iterable[Reason]]]) -> dict[st
 
 def _by_name(mappings: Iterable[Mapping[Any, _Value]]) -> dict[str, list[_Value]]:
     """The values of each name in any of these."""
-    values: dict[str, list[_Value]] = {}
-    for name, value in chain.from_iterable(mapping.items() for mapping in mappings):
-        values.setdefault(name, []).append(value)
-    return values
+    return grouped(chain.from_iterable(mapping.items() for mapping in mappings))
 
 
 def worst_error(checks: Sequence[TensorCheck]) -> TensorCheck:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from harness.grouping import grouped
 from harness.records.file import Results
 from harness.records.run_records import GpuRecord
 from harness.records.schema import ConditionsRecord
@@ -50,10 +51,7 @@ class DeviceState:
 
 def device_state(records: Sequence[ConditionsRecord]) -> DeviceState:
     """The state over all records, each of which is one case in one process."""
-    throttled: dict[str, list[ConditionsRecord]] = {}
-    for record in records:
-        for reason in (reason for reason, blocks in record.throttled.items() if blocks):
-            throttled.setdefault(reason, []).append(record)
+    throttled = grouped((reason, record) for record in records for reason, blocks in record.throttled.items() if blocks)
     return DeviceState(
         cases=_cases(records),
         sm_clock_mhz=_reading([(record, record.sm_clock_mhz) for record in records]),

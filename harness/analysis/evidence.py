@@ -13,6 +13,7 @@ from statistics import median
 from harness.analysis.pairing import Paired
 from harness.analysis.statistics import Ratio, aa_reading, across_processes, quartiles, verdict
 from harness.cases import NormCase
+from harness.grouping import grouped
 from harness.records.contexts import COLD
 from harness.records.reasons import ALL_VOID, Reason
 from harness.records.schema import Check, RowRecord, SelfTestRecord, Timing
@@ -73,9 +74,7 @@ def failures_by_time(selftests: Sequence[SelfTestRecord]) -> list[tuple[str, int
     failures: list[tuple[str, int, dict[str, list[Check]]]] = []
     for when in dict.fromkeys(record.when for record in selftests):
         records = [record for record in selftests if record.when == when]
-        checks: dict[str, list[Check]] = {}
-        for check in (check for record in records for check in record.checks if check.passed is False):
-            checks.setdefault(check.name, []).append(check)
+        checks = grouped((check.name, check) for record in records for check in record.checks if check.passed is False)
         failures.append((when, len(records), {n: c for n, c in checks.items() if not detected_together(n, records)}))
     return failures
 

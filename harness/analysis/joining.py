@@ -16,6 +16,7 @@ from harness.analysis import evidence
 from harness.analysis.pairing import Paired, paired, speedups, why_not_interleaved
 from harness.analysis.statistics import IncomparableError, Ratio, aa_band, across_processes
 from harness.cases import NormCase
+from harness.grouping import grouped
 from harness.records.file import Results
 from harness.records.reasons import Reason, together
 from harness.records.schema import RANKED, SAME_TRAFFIC_ADD, Role, RowRecord, SelfTestRecord, Status, Timing
@@ -127,10 +128,8 @@ class Joined:
 
     def summed_up(self, reasons: Iterable[Reason | None]) -> Reason | None:
         """The reasons of the rows as one: the reason itself if all are equal, else each with its process numbers."""
-        processes: dict[Reason, list[int]] = {}
-        for row, reason in zip(self.rows, reasons, strict=True):
-            if reason is not None:
-                processes.setdefault(reason, []).append(row.process)
+        pairs = zip(self.rows, reasons, strict=True)
+        processes = grouped((reason, row.process) for row, reason in pairs if reason is not None)
         if len(processes) == 1 and len(next(iter(processes.values()))) == len(self.rows):
             return next(iter(processes))
         return together([Reason("process", {"numbers": n}, [reason]) for reason, n in processes.items()])
@@ -210,9 +209,7 @@ def join(rows: Iterable[RowRecord], t0_us: Mapping[int, float] | None = None) ->
     aside: a process on a host with a large t0 shall not take the ranking from those that have one. The rule looks at
     t0 and at the median over all processes, so what a process read does not decide whether it counts.
     """
-    by_result: dict[tuple[str, Role], list[RowRecord]] = {}
-    for row in rows:
-        by_result.setdefault((row.impl, row.role), []).append(row)
+    by_result: dict[tuple[str, Role], list[RowRecord]] = grouped(((row.impl, row.role), row) for row in rows)
     joined = {
         key: Joined(tuple(sorted(of_key, key=lambda row: row.process)), t0_us or {})
         for key, of_key in by_result.items()
@@ -227,12 +224,9 @@ def join(rows: Iterable[RowRecord], t0_us: Mapping[int, float] | None = None) ->
 
 def by_case(results: Results) -> dict[NormCase, JoinedCase]:
     """The joined rows of each case, in the order of the file."""
-    rows_of: dict[NormCase, list[RowRecord]] = {}
-    for row in results.rows:
-        rows_of.setdefault(row.case, []).append(row)
     t0s_us = _t0s_us(results.selftests)
     cases: dict[NormCase, JoinedCase] = {}
-    for case, rows in rows_of.items():
+    for case, rows in grouped((row.case, row) for row in results.rows).items():
         places = {(row.process, row.gpu) for row in rows}
         t0_us: dict[int, float] = {}
         for process, gpu in places:

@@ -19,6 +19,7 @@ from harness.analysis.pairing import Paired, speedups
 from harness.analysis.statistics import Ratio, across_processes, geomean
 from harness.cases import Norm
 from harness.cases.unfused import WITH_TORCH
+from harness.grouping import grouped
 from harness.records.run_records import ImplRecord
 
 
@@ -65,9 +66,8 @@ class Standing:
 
 def libraries(comparison: Comparison) -> list[Library]:
     """The libraries of a run; the two revisions of a `compare` are one each."""
-    of_library: dict[str, list[ImplRecord]] = {}
-    for impl in comparison.run.implementations:
-        of_library.setdefault(impl.name if comparison.run.sides else impl.family, []).append(impl)
+    impls = comparison.run.implementations
+    of_library = grouped((impl.name if comparison.run.sides else impl.family, impl) for impl in impls)
     return [_library(name, impls) for name, impls in of_library.items()]
 
 
@@ -101,9 +101,7 @@ def unmeasured(comparison: Comparison) -> list[str] | None:
 @lru_cache(maxsize=1)  # several parts of a report take it
 def standings(comparison: Comparison) -> list[Standing]:
     """Every library that ranks in any case, norm by norm, the best first."""
-    norms: dict[Norm, list[CaseComparison]] = {}
-    for case in comparison.cases:
-        norms.setdefault(case.case.norm, []).append(case)
+    norms = grouped((case.case.norm, case) for case in comparison.cases)
     known, among = libraries(comparison), competing(comparison)
     found: list[Standing] = []
     for norm, cases in norms.items():

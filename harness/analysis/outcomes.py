@@ -10,6 +10,7 @@ from harness.analysis.checks import Checked, join_files, join_verifications
 from harness.analysis.comparison import Comparison
 from harness.analysis.joining import GRAVEST_FIRST, Joined
 from harness.cases import Norm, NormCase
+from harness.grouping import grouped
 from harness.records.reasons import Reason, together
 from harness.records.run_records import RunRecord
 from harness.records.schema import Status
@@ -56,10 +57,7 @@ def norms(outcomes: Iterable[Outcome]) -> list[Norm]:
 
 def by_impl(outcomes: Iterable[Outcome]) -> dict[str, list[Outcome]]:
     """The outcomes of each implementation."""
-    impls: dict[str, list[Outcome]] = {}
-    for outcome in outcomes:
-        impls.setdefault(outcome.impl, []).append(outcome)
-    return impls
+    return grouped((outcome.impl, outcome) for outcome in outcomes)
 
 
 def tried(outcomes: Iterable[Outcome]) -> dict[str, list[Outcome]]:

@@ -10,6 +10,7 @@ from harness.analysis.case_comparison import CaseComparison, Entry
 from harness.analysis.checks import OtherBits
 from harness.analysis.statistics import geomean
 from harness.cases import Norm
+from harness.grouping import grouped
 from harness.records.reasons import Reason, kind
 from harness.records.schema import Status
 
@@ -71,9 +72,7 @@ class Summary:
 
 def summarise(cases: Sequence[CaseComparison], baseline: str) -> Summary:
     """Reduce cases to a summary; every part says how many cases it covers."""
-    norms: dict[Norm, list[CaseComparison]] = {}
-    for case in cases:
-        norms.setdefault(case.case.norm, []).append(case)
+    norms = grouped((case.case.norm, case) for case in cases)
     geomeans = tuple(mean for norm, of_norm in norms.items() for mean in _geomeans(of_norm, norm, baseline))
     return Summary(len(cases), geomeans, _wins(cases), _failures(cases))
 

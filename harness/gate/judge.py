@@ -17,6 +17,7 @@ from harness.cases import NormCase
 from harness.errors import UsageError, name_hint
 from harness.gate.limits import Claim, Limits, Regression
 from harness.gate.regressions import judge_regression
+from harness.grouping import grouped
 from harness.records.contexts import HOST
 from harness.records.file import Results
 from harness.records.reasons import Reason
@@ -62,12 +63,8 @@ def not_judged(results: Results, limits: Limits, verdicts: Sequence[Verdict]) ->
     """In words, the limits that have no verdict, by why: of what the run did not measure, or of another device."""
     judged = {verdict.subject.number for verdict in verdicts}
     absent = [limit for number, limit in enumerate(limits.all) if number not in judged]
-    by_reason: dict[str, list[str]] = {}
-    for limit in absent:
-        is_here = limit.applies_to(results.run.device.profile)
-        by_reason.setdefault("not measured in this run" if is_here else "of another device", []).append(
-            limit.subject.words
-        )
+    whys = ("of another device", "not measured in this run")
+    by_reason = grouped((whys[limit.applies_to(results.run.device.profile)], limit.subject.words) for limit in absent)
     return {why: list(dict.fromkeys(words)) for why, words in by_reason.items()}
 
 

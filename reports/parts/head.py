@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from harness.analysis.comparison import Comparison
 from harness.analysis.revisions import CHANGES, change, mean_speedup
 from harness.analysis.verdicts import GRAVEST_OUTCOME_FIRST, Outcome, Verdict
+from harness.grouping import grouped
 from harness.records.reason_texts import sentence
 from harness.records.reasons import Reason, kind
 from harness.records.schema import FAILED, Status
@@ -71,9 +72,7 @@ def outcomes(verdicts: Sequence[Verdict], head: str) -> dict[str, Outcome]:
 
 def gate(verdicts: Sequence[Verdict]) -> str:
     """The outcome of a gate and its reasons, each once with its number of cases; empty without verdicts."""
-    groups: dict[tuple[Outcome, object], list[Verdict]] = {}
-    for verdict in verdicts:
-        groups.setdefault((verdict.outcome, _why(verdict) and kind(verdict.reason)), []).append(verdict)
+    groups = grouped(((verdict.outcome, _why(verdict) and kind(verdict.reason)), verdict) for verdict in verdicts)
     ordered = sorted(groups.items(), key=lambda group: GRAVEST_OUTCOME_FIRST.index(group[0][0]))
     parts = [f"{len(alike)} {outcome}{_why(alike[0])}" for (outcome, _), alike in ordered]
     return f"Gate: {', '.join(parts)}." if parts else ""

@@ -10,10 +10,10 @@ from harness.analysis.case_comparison import Entry
 from harness.analysis.checks import Checked
 from harness.analysis.comparison import Comparison
 from harness.analysis.outcomes import Outcome, by_impl
-from harness.cases import NormCase
 from harness.cases.input_kinds import INPUT_KINDS
 from harness.cases.tensors import headings as in_order
 from harness.cases.unfused import WITH_TORCH
+from harness.grouping import grouped
 from harness.records.reason_texts import sentence
 from harness.records.reasons import Reason, kind, single
 from harness.records.schema import FAILED, RANKED, Status
@@ -117,10 +117,8 @@ def _which(cases: dict[str, int]) -> Cell:
 
 def failures(outcomes: Sequence[Outcome], statuses: Sequence[Status]) -> list[Failure]:
     """A line for each outcome of these statuses; one for all layouts if an implementation needs contiguous inputs."""
-    layouts: dict[tuple[str, NormCase], list[Outcome]] = {}
-    for outcome in outcomes:
-        if not INPUT_KINDS[outcome.case.inputs].contiguous:
-            layouts.setdefault((outcome.impl, replace(outcome.case, inputs="normal")), []).append(outcome)
+    apart = [outcome for outcome in outcomes if not INPUT_KINDS[outcome.case.inputs].contiguous]
+    layouts = grouped(((outcome.impl, replace(outcome.case, inputs="normal")), outcome) for outcome in apart)
     right = {(outcome.impl, outcome.case) for outcome in outcomes if outcome.status in RANKED}
     lines: dict[object, Failure] = {}
     for outcome in (outcome for outcome in outcomes if outcome.status in statuses):

@@ -14,6 +14,7 @@ from harness.analysis.comparison import Comparison
 from harness.analysis.joining import Joined, aa_ratio, pairs
 from harness.analysis.statistics import CONFIDENCE, IncomparableError, Ratio, geomean, verdict
 from harness.cases import NormCase
+from harness.grouping import grouped
 from harness.records.schema import RANKED
 from reports import figures
 from reports.markdown_writer import escape, paragraphs, table
@@ -182,8 +183,5 @@ def engines(comparison: Comparison) -> str:
 
 def other_engines(joined: Joined) -> Mapping[str, float]:
     """Each engine's figure in us, the median over the processes in which it timed."""
-    readings: dict[str, list[float]] = {}
-    for row in joined.rows:
-        for engine, us in row.other_engines_us.items():
-            readings.setdefault(engine, []).append(us)
+    readings = grouped(reading for row in joined.rows for reading in row.other_engines_us.items())
     return {engine: median(values) for engine, values in readings.items()}

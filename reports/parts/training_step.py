@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from harness.analysis.case_comparison import CaseComparison, Entry, Waiting
+from harness.analysis.case_comparison import CaseComparison, Entry
 from harness.analysis.comparison import Comparison
 from harness.analysis.step import Spender, StepCell, every_context, spending, training_step
+from harness.grouping import grouped
 from harness.records.contexts import BESIDE, HOST, MEANINGS, WAITS
 from harness.records.reasons import Reason
 from harness.records.schema import RANKED
@@ -126,9 +127,7 @@ def not_timed(comparison: Comparison) -> list[str]:
                     failed = entry.status not in RANKED or not parts
                     reason = Reason("status", {"status": entry.status}, parts) if failed else parts[0]
                     reasons.setdefault((context.context, figures.one_line(reason)), Counter())[entry.impl] += 1
-    contexts: dict[tuple[str, str], list[str]] = {}
-    for (context, reason), impls in reasons.items():
-        contexts.setdefault((_impls_with_counts(impls), reason), []).append(context)
+    contexts = grouped(((_impls_with_counts(of), reason), context) for (context, reason), of in reasons.items())
     return [f"Not ranked in {', '.join(names)}: {impls} ({reason})." for (impls, reason), names in contexts.items()]
 
 
@@ -138,14 +137,11 @@ def _impls_with_counts(impls: Counter[str]) -> str:
 
 def _sometimes_waiting(entries: Sequence[Entry]) -> str:
     """The implementations of which some samples waited but fewer than half, with how many of how many samples."""
-    by_impl: dict[str, list[Waiting]] = {}
-    for entry in entries:
-        if entry.waiting is not None and not entry.waiting.usual:
-            by_impl.setdefault(entry.impl, []).append(entry.waiting)
+    waiting = grouped((entry.impl, entry.waiting) for entry in entries if entry.waiting and not entry.waiting.usual)
     return ", ".join(
         f"{impl} in {figures.count(len(cases), 'case')} ({sum(case.waited for case in cases)} of "
         f"{figures.count(sum(case.samples for case in cases), 'sample')})"
-        for impl, cases in by_impl.items()
+        for impl, cases in waiting.items()
     )
 
 

@@ -13,6 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from harness.analysis.comparison import Comparison
 from harness.analysis.history import History, Series, histories
 from harness.cases import Norm
+from harness.grouping import grouped
 from harness.records.schema import FAILED
 from reports import figures
 from reports.plots.style import BAD, INK, SOFT, backward, line_style, sheet, styled, title
@@ -36,10 +37,8 @@ def trends(runs: Sequence[Comparison]) -> Iterator[tuple[str, Figure]]:
 @styled
 def trend(history: History, norm: Norm) -> Figure | None:
     """A panel a case, a line an implementation: those that changed first, at most MOST_PANELS; None without a case."""
-    cases: dict[str, list[Series]] = {}
-    for series in sorted(history.series, key=lambda series: not series.changes):
-        if series.case.norm == norm:
-            cases.setdefault(series.case.key, []).append(series)
+    changed_first = sorted(history.series, key=lambda series: not series.changes)
+    cases = grouped((series.case.key, series) for series in changed_first if series.case.norm == norm)
     if not cases:
         return None
     shown = dict(list(cases.items())[:MOST_PANELS])

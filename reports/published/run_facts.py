@@ -19,6 +19,7 @@ from harness.cases import NormCase
 from harness.cases.tensors import gradients_of
 from harness.cases.tensors import headings as short_names
 from harness.cases.variants import PLAIN
+from harness.grouping import grouped
 from harness.records.contexts import COLD, FWD_BWD, HOST
 from harness.records.reason_texts import sentence
 from harness.records.settings import Settings
@@ -61,11 +62,8 @@ def _groups(comparison: Comparison) -> list[dict[str, Any]]:
     """The cases of a context on the usual inputs, in groups of cases that differ only in shape."""
     run = comparison.run
     sentence_of = partial(answer, comparison, competing=competing(comparison), word=first_word(comparison))
-    by_group: dict[tuple[str, str, str], list[CaseComparison]] = {}
-    for case in comparison.cases:
-        if case.case.inputs == "normal":
-            key = case.case.norm, variant_text(case.case), dtype_text(case.case)
-            by_group.setdefault(key, []).append(case)
+    usual = [each for each in comparison.cases if each.case.inputs == "normal"]
+    by_group = grouped(((each.case.norm, variant_text(each.case), dtype_text(each.case)), each) for each in usual)
     return [
         {
             "norm": norm,

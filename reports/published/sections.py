@@ -13,6 +13,7 @@ from harness.analysis.outcomes import join_outcomes, tally, tried
 from harness.analysis.statistics import geomean
 from harness.analysis.step import every_context
 from harness.cases import Norm, NormCase
+from harness.grouping import grouped
 from harness.records.contexts import COLD
 from harness.records.published_plan import Plan
 from harness.records.schema import FAILED
@@ -61,9 +62,7 @@ def fastest(sources: Sequence[Source], plan: Plan) -> str:
         libraries.how_chosen(runs[0]) if complete else "Not every variant was measured, so none is called fastest.",
         f"{libraries.OUTSIDE}, so only in the reports: {', '.join(outside)}." if outside else "",
     )
-    alike: dict[str, list[str]] = {}
-    for file in files:
-        alike.setdefault(_versions(file, names), []).append(_measured(file))
+    alike = grouped((_versions(file, names), _measured(file)) for file in files)
     of_files = [f"Measured: {'; '.join(of)}; {file_versions}." for file_versions, of in alike.items()]
     written = without_padding(table(left("library", *heads), rows))
     return paragraphs([written, *about, " ".join(of_files)])

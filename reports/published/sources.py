@@ -10,6 +10,7 @@ from pathlib import Path
 
 from harness.analysis.comparison import Comparison, compare
 from harness.analysis.currency import mark, out_of_date
+from harness.grouping import grouped
 from harness.records.file import Results, load
 from harness.records.published_plan import PACKED_SUFFIX, PUBLISHED, Plan, file_of, published_files
 
@@ -102,7 +103,4 @@ def most_important(sources: Sequence[Source], plan: Plan) -> Source | None:
 
 def by_device(sources: Sequence[Source]) -> dict[str, list[Source]]:
     """The files of each device."""
-    devices: dict[str, list[Source]] = {}
-    for source in sources:
-        devices.setdefault(source.device, []).append(source)
-    return devices
+    return grouped((source.device, source) for source in sources)
