@@ -57,8 +57,8 @@ def render(runs: Sequence[Comparison]) -> str:
 
 
 def fill(template: str, **values: Any) -> str:
-    """A template as text, with these values."""
-    return _environment().get_template(template).render(**values)
+    """A template as text, with these values and the marks of rows."""
+    return _environment().get_template(template).render(marks=_marks, **values)
 
 
 def results_table(comparison: Comparison) -> Table:
@@ -99,7 +99,6 @@ def _comparison(comparison: Comparison) -> str:
         budget=conditions.error_budget(comparison),
         norms=list(dict.fromkeys(case.case.norm for case in comparison.cases)),
         impls=list(dict.fromkeys(entry.impl for case in comparison.cases for entry in case.entries)),
-        marks=_marks,
         absent=True,
         example="8192x",
     )
@@ -129,8 +128,6 @@ def _history(runs: Sequence[Comparison]) -> str:
         conditions=[_conditions(each.runs[-1]) for each in of_devices],
         norms=list(dict.fromkeys(case.norm for case in cases)),
         impls=list(dict.fromkeys(series.impl for each in of_devices for series in each.series)),
-        marks=_marks,
-        absent=False,
         example="8192x",
     )
 
@@ -152,8 +149,6 @@ def _verification(runs: Sequence[Comparison]) -> str:
         pictures=_pictures((f"precision-{norm}", figure) for norm, figure in plots.items()),
         norms=norms(outcomes),
         impls=list(dict.fromkeys(outcome.impl for outcome in outcomes)),
-        marks=_marks,
-        absent=False,
         example="nan-x",
     )
 
