@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from harness.analysis.case_comparison import CaseComparison, Entry
+from harness.analysis.case_comparison import CaseComparison
 from harness.analysis.comparison import Comparison
 from harness.analysis.outcomes import Outcome, join_outcomes, tally, tried
 from harness.records.reason_texts import sentence
@@ -31,7 +31,7 @@ def headline(comparison: Comparison, impl: str | None = None) -> str:
     """In how many cases `impl`, or the implementation that wins most, is fastest, and its speedup over the baseline."""
     if not comparison.timed:
         return verified(join_outcomes([comparison]))
-    text, subject = _fastest(comparison, impl)
+    text, subject = fastest(comparison, impl)
     means = geomeans(comparison, subject) if subject else ""
     sentences = (correctness(comparison, impl), revisions(comparison), context_named(comparison) + text, means)
     return " ".join(filter(None, sentences))
@@ -75,13 +75,8 @@ def revisions(comparison: Comparison) -> str:
     return f"{sides[:1].upper()}{sides[1:]}." if sides else ""
 
 
-def fastest(comparison: Comparison, impl: str | None = None) -> str:
-    """In how many cases `impl`, or the implementation that wins most, is fastest."""
-    return _fastest(comparison, impl)[0]
-
-
-def _fastest(comparison: Comparison, impl: str | None) -> tuple[str, str | None]:
-    """The sentence, and the implementation whose geometric means follow it."""
+def fastest(comparison: Comparison, impl: str | None = None) -> tuple[str, str | None]:
+    """In how many cases `impl`, or the one that wins most, is fastest; and whose geometric means are to follow."""
     summary = comparison.summary
     wins = next((wins for wins in summary.wins if impl is None or wins.impl == impl), None)
     subject = counted_label(wins) if wins else impl
@@ -153,11 +148,9 @@ def no_fastest(case: CaseComparison) -> str:
         return f"Nothing is ranked: {sentence(case.interference)}."
     unranked = case.of("unranked")
     decisive = [entry for entry in unranked if entry.too_short or entry.disturbed] or unranked
-    return f"Nothing is called fastest, because {_why_unranked(decisive[0])}." if decisive else "Not timed."
-
-
-def _why_unranked(entry: Entry) -> str:
-    reason = entry.reason or Reason("no_reason")
-    if reason.code == "too_short":
-        return f"{entry.impl} is {sentence(Reason('too_fast', reason.fields))}"
-    return f"{entry.impl} is not ranked ({sentence(reason)})"
+    if not decisive:
+        return "Not timed."
+    reason = decisive[0].reason or Reason("no_reason")
+    too_fast = sentence(Reason("too_fast", reason.fields)) if reason.code == "too_short" else ""
+    why = too_fast or f"not ranked ({sentence(reason)})"
+    return f"Nothing is called fastest, because {decisive[0].impl} is {why}."

@@ -97,7 +97,7 @@ def of_case(comparison: Comparison, case: CaseComparison) -> Table:
 def leads(comparison: Comparison, impl: str | None = None) -> list[str]:
     """A sentence for each context: in how many cases `impl`, or the one that wins most, is fastest."""
     contexts = [context for context in every_context(comparison) if context.summary.wins]
-    return [f"{context.context}: {answers.fastest(context, impl)}" for context in contexts]
+    return [f"{context.context}: {answers.fastest(context, impl)[0]}" for context in contexts]
 
 
 def waiting(comparison: Comparison) -> list[str]:

@@ -65,7 +65,7 @@ def test_nothing_is_fastest_where_variants_were_not_measured(known):
     assert ["quack", "2.00", *["not measured"] * (known is not None), "0"] in texts(comparison)
     assert "fastest in" not in grid.render(comparison)
     assert "Variants not measured" in how_chosen(comparison)
-    assert fastest(comparison) == "triton-inhouse is first in 1 of 1 case on this GPU."
+    assert fastest(comparison)[0] == "triton-inhouse is first in 1 of 1 case on this GPU."
 
 
 def test_variant_is_chosen_in_other_processes_than_it_counts_in():
