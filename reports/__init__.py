@@ -66,7 +66,8 @@ def render(
     `context` is the context of the tables of cases. Raises UsageError for an unknown format, for more files than the
     format takes, and for a name that the results do not hold.
     """
-    return render_compared(_compared(results, form, baseline, context), form, impl)
+    runs = _compared(results, form, baseline, context)
+    return WRITTEN[form](runs, impl)
 
 
 def write(
@@ -94,12 +95,7 @@ def write_compared(runs: Sequence[Comparison], form: str, out: Path | None = Non
     elif form == "console" and out is None:
         console.show(runs[0], Console(width=None if sys.stdout.isatty() else console.WIDTH))
     else:
-        _put(render_compared(runs, form, impl), out)
-
-
-def render_compared(runs: Sequence[Comparison], form: str, impl: str | None = None) -> str:
-    """The text of a report of compared files."""
-    return WRITTEN[form](runs, impl)
+        _put(WRITTEN[form](runs, impl), out)
 
 
 def write_comment(run: Results, verdicts: Sequence[Verdict], out: Path) -> None:

@@ -93,10 +93,6 @@ class Plan(Record):
                 raise ValueError(f"pages.{name} is of {', '.join(unknown)}, which the plan does not have")
         return self
 
-    def pages_of(self, name: str) -> tuple[str, ...]:
-        """The pages that a run stands in."""
-        return tuple(page for page, entry in self.pages.items() if name in entry.of)
-
 
 def read_plan(path: Path = PLAN) -> Plan:
     """Read a plan; raises UsageError that says what is wrong and where."""

@@ -13,7 +13,7 @@ from harness.records.published_plan import CHECKOUT, PACKED_SUFFIX, Plan, read_p
 from reports.markdown_writer import paragraphs, without_padding
 from reports.published import site_page
 from reports.published.sections import SECTIONS
-from reports.published.sources import Source, by_device, most_important, sources
+from reports.published.sources import Source, by_device, sources
 
 SITE = "site/index.html"
 PICTURE = "bandwidth-rms"  # a plot of the README, in docs/plots
@@ -75,7 +75,7 @@ def _report(files: Sequence[Source], form: str) -> str:
 
     Its tables are not padded: in wide ones the blanks would take more room than the figures.
     """
-    text = reports.render_compared([source.comparison for source in files], form)
+    text = reports.WRITTEN[form]([source.comparison for source in files], None)
     first, rest = without_padding(text).split("\n\n", 1)
     return paragraphs([first, "\n".join(map(_age, files)), rest])
 
@@ -101,11 +101,12 @@ def _sections(path: Path, plan: Plan, files: Sequence[Source]) -> str:
 
 
 def _picture(plan: Plan, files: Sequence[Source]) -> str:
-    """The plot that the README shows."""
+    """The plot that the README shows: of the plan's first run, from the first device that has it."""
     from reports.plots.draw import draw  # imports matplotlib: seconds
     from reports.plots.style import as_svg
 
-    first = most_important(files, plan)
-    if first is None:
-        raise UsageError(f"the picture is of {next(iter(plan.runs))}, which no device has; publish it first")
-    return as_svg(next(figure for name, figure in draw(first.comparison) if name == PICTURE))
+    first = next(iter(plan.runs))
+    source = next((source for source in files if source.name == first), None)
+    if source is None:
+        raise UsageError(f"the picture is of {first}, which no device has; publish it first")
+    return as_svg(next(figure for name, figure in draw(source.comparison) if name == PICTURE))

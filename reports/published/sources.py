@@ -12,7 +12,7 @@ from harness.analysis.comparison import Comparison, compare
 from harness.analysis.currency import mark, out_of_date
 from harness.grouping import grouped
 from harness.records.file import Results, load
-from harness.records.published_plan import PACKED_SUFFIX, PUBLISHED, Plan, file_of, published_files
+from harness.records.published_plan import PACKED_SUFFIX, PUBLISHED, Page, Plan, file_of, published_files
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,12 @@ class Source:
     @property
     def pages(self) -> list[str]:
         """The reports that show the file, where the device has enough files of the report."""
-        pages = {page: self.plan.pages[page] for page in self.plan.pages_of(self.name)}
-        there = {
-            page: [self.path.with_name(f"{name}{PACKED_SUFFIX}").exists() for name in pages[page].of] for page in pages
-        }
-        return [page for page in pages if sum(there[page]) >= pages[page].fewest]
+
+        def there(page: Page) -> int:
+            return sum(self.path.with_name(f"{name}{PACKED_SUFFIX}").exists() for name in page.of)
+
+        pages = self.plan.pages.items()
+        return [name for name, page in pages if self.name in page.of and there(page) >= page.fewest]
 
     @property
     def is_ranking(self) -> bool:
@@ -94,11 +95,6 @@ def sources(plan: Plan, folder: Path = PUBLISHED) -> list[Source]:
         of_device = [Source(device, name, about, path, plan) for name, about, path in paths if path.exists()]
         found += sorted(of_device, key=lambda source: source.stale)
     return found
-
-
-def most_important(sources: Sequence[Source], plan: Plan) -> Source | None:
-    """The file of the README's picture and table: of the plan's first run, from the first device that has it."""
-    return next((source for source in sources if source.name == next(iter(plan.runs))), None)
 
 
 def by_device(sources: Sequence[Source]) -> dict[str, list[Source]]:

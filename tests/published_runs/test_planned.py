@@ -41,7 +41,6 @@ def test_every_published_file_stands_in_the_plan():
 def test_pages_and_the_command_of_a_run(tmp_path):
     (tmp_path / "plan.toml").write_text(SMALL)
     plan = read_plan(tmp_path / "plan.toml")
-    assert plan.pages_of("one") == ("one.md",)
     assert plan.runs["one"].command_line("b200") == "normbwd bench --device b200 --shapes 64x64"
     assert file_of("b200", "one", tmp_path) == tmp_path / "b200/one.jsonl.bz2"
 
