@@ -147,6 +147,7 @@ PROCESS_BAND = 0.019
 # The scatter between processes differs from case to case, so its tails are heavier than a normal's. It is taken as
 # Student's t with so many degrees of freedom, scaled so that 95 % lie within PROCESS_BAND.
 PROCESS_FREEDOM = 4
+PROCESS_ERROR = PROCESS_BAND / t_quantile((1 + CONFIDENCE) / 2, PROCESS_FREEDOM)  # the standard error of that
 FALSE_DISCOVERIES = 0.05  # the share of a gate's regressions that may be due to chance
 
 SpeedVerdict = Literal["faster", "slower", "same"]
@@ -216,7 +217,7 @@ def estimate(ratio: Ratio) -> Estimate:
     if ratio.processes > 1:
         freedom = ratio.processes - 1
         return Estimate(value, half / t_quantile(tail, freedom), freedom)
-    return Estimate(value, math.hypot(half / float(ndtri(tail)), process_error()), PROCESS_FREEDOM)
+    return Estimate(value, math.hypot(half / float(ndtri(tail)), PROCESS_ERROR), PROCESS_FREEDOM)
 
 
 def mean_of_logs(logs: Sequence[Sequence[float]]) -> Estimate:
@@ -229,15 +230,8 @@ def mean_of_logs(logs: Sequence[Sequence[float]]) -> Estimate:
     values = np.asarray(logs, dtype=float)
     by_case = mean_by_t(values.mean(axis=1))
     processes = values.mean(axis=0)
-    by_process = (
-        mean_by_t(processes) if processes.size > 1 else Estimate(by_case.value, process_error(), PROCESS_FREEDOM)
-    )
+    by_process = mean_by_t(processes) if processes.size > 1 else Estimate(by_case.value, PROCESS_ERROR, PROCESS_FREEDOM)
     return min(by_case, by_process, key=lambda mean: mean.bounds()[0])
-
-
-def process_error() -> float:
-    """The standard error, with PROCESS_FREEDOM degrees of freedom, of which 95 % lie within PROCESS_BAND."""
-    return PROCESS_BAND / t_quantile((1 + CONFIDENCE) / 2, PROCESS_FREEDOM)
 
 
 def benjamini_hochberg(ps: Sequence[float]) -> list[float]:
