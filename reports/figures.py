@@ -161,12 +161,6 @@ def between(smallest: float, largest: float, unit: str) -> str:
     return f"{low} {unit}" if low == high else f"{low} to {high} {unit}"
 
 
-def elements(number: int) -> str:
-    """A number of elements that is a power of two: `32 Mi`, `512 Ki`."""
-    unit, scale = next((pair for pair in BINARY if number >= pair[1]), ("", 1))
-    return f"{number // scale} {unit}i" if unit else str(number)
-
-
 def count(number: int, noun: str) -> str:
     """A count and its noun, `1 case` or `3 cases`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -55,5 +55,7 @@ def _usual(cases: Sequence[CaseComparison], norm: Norm) -> str:
 
 
 def _elements(number: int) -> str:
-    whole = number % (1 << 20) == 0 or number < 1 << 10
-    return f"{figures.elements(number) if whole else f'{number / 2**20:.3g} Mi'} elements"
+    if number % (1 << 20) and number >= 1 << 10:
+        return f"{number / 2**20:.3g} Mi elements"
+    unit, scale = next((pair for pair in figures.BINARY if number >= pair[1]), ("", 1))
+    return f"{number // scale} {unit}i elements" if unit else f"{number} elements"
