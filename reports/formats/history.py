@@ -63,21 +63,16 @@ def render(comparisons: Sequence[Comparison]) -> str:
 
 
 def checked(comparisons: Sequence[Comparison]) -> list[NormCase]:
-    """The cases in common; raises UsageError where there is none, and where files cannot stand beside each other."""
+    """The cases that two files have; raises UsageError where there is none, and where they cannot stand together."""
     if len(comparisons) < 2:
         raise UsageError("--format history shows several files side by side; name two or more")
     if untimed := [str(number) for number, comparison in enumerate(comparisons, 1) if not comparison.timed]:
         raise UsageError(f"file {', '.join(untimed)} holds no times; --format verification takes verifications")
-    cases = common(comparisons)
+    count = Counter(case.case for comparison in comparisons for case in comparison.cases)
+    cases = [case for case, runs in count.items() if runs > 1]
     if not cases:
         raise UsageError("the files have no case in common that two of them measured")
     return cases
-
-
-def common(comparisons: Sequence[Comparison]) -> list[NormCase]:
-    """The cases that at least two of the runs have, in the order in which they come."""
-    count = Counter(case.case for comparison in comparisons for case in comparison.cases)
-    return [case for case, runs in count.items() if runs > 1]
 
 
 def headline(history: History) -> str:

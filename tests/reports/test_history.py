@@ -6,7 +6,7 @@ import pytest
 import reports
 from harness.analysis.comparison import compare
 from harness.errors import UsageError
-from reports.formats.history import common
+from reports.formats.history import checked
 from tests.results_factory import CASE, LAYER, helpers, history, results, row, verified_only
 
 
@@ -57,7 +57,7 @@ def test_runs_of_one_device_stand_under_their_numbers():
 
 def test_a_case_that_only_one_run_has_is_left_out():
     both = [run(50.0), run(48.0, case=LAYER), LATER]
-    assert common([compare(each) for each in both]) == [CASE]
+    assert checked([compare(each) for each in both]) == [CASE]
     assert "## layer" not in render(both)
 
 
