@@ -6,13 +6,13 @@ A new column is an entry in COLUMNS, and its name in the tuples of the formats t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
 from harness.analysis.case_comparison import CaseComparison, Entry, Standing
-from harness.analysis.checks import worst_error
+from harness.analysis.checks import Checked, worst_error
 from harness.analysis.comparison import Comparison
 from harness.analysis.revisions import change
 from harness.cases import NormCase
@@ -197,14 +197,18 @@ def _errors(tensor: str) -> list[Column]:
     ]
 
 
-def _rhos(row: Row) -> Cell:
-    """The errors of all gradients, with the mark of the worst."""
-    checked = row.entry.checked if row.entry else None
-    if checked is None or checked.error_class is None:
-        return Cell(figures.NOTHING)
-    errors = [checked.errors.get(name) for name in _gradients(passed(row.comparison, row.case))]
+def rhos(checked: Checked, tensors: Iterable[str]) -> str:
+    """The errors of these gradients, with the mark of the worst class."""
+    if checked.error_class is None:
+        return figures.NOTHING
+    errors = [checked.errors.get(name) for name in tensors]
     numbers = "/".join(figures.rho(error.rho if error else None) for error in errors)
-    return Cell(numbers + figures.EXTRA_ROUNDINGS[checked.error_class])
+    return numbers + figures.EXTRA_ROUNDINGS[checked.error_class]
+
+
+def _rhos(row: Row) -> Cell:
+    tensors = _gradients(passed(row.comparison, row.case))
+    return Cell(rhos(row.entry.checked, tensors) if row.entry else figures.NOTHING)
 
 
 def _worst_rho(entry: Entry) -> float | None:
@@ -274,7 +278,7 @@ _OF_CASE = (
     _of_case("fastest", "first", _fastest, left=True),
     _of_case("lead", "lead", _lead, drop=3),
     _of_case("next", "next", _next, left=True, drop=7),
-    _of_case("failed", "failed", lambda case: len(case.failed) or None, drop=4),
+    _of_case("failed", "failed", lambda case: len(case.of("failed")) or None, drop=4),
     Column(
         "base_us",
         lambda row: f"{row.comparison.baseline} us",

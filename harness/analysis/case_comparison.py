@@ -106,11 +106,6 @@ class Lead:
     band: float | None
 
     @property
-    def runner_up(self) -> str | None:
-        """The next one."""
-        return next(iter(self.ratios), None)
-
-    @property
     def ratio(self) -> Ratio | None:
         """The ratio over the next one."""
         return next(iter(self.ratios.values()), None)
@@ -162,11 +157,6 @@ class CaseComparison:
     def fastest(self) -> Entry | None:
         """The entry that leads, if one does."""
         return self.entry(self.lead.impl) if self.lead else None
-
-    @property
-    def failed(self) -> tuple[Entry, ...]:
-        """The entries that ran and did not pass."""
-        return self.of("failed")
 
     def lead_among(self, impls: Collection[str]) -> Lead | None:
         """The lead among these implementations alone; None where the case has none."""

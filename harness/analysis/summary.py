@@ -124,7 +124,7 @@ def _other_bits(entries: Iterable[Entry]) -> dict[OtherBits, int]:
 def _failures(cases: Sequence[CaseComparison]) -> tuple[FailedCases, ...]:
     failures: dict[tuple[str, Status, object], dict[str, Reason]] = {}
     for case in cases:
-        for entry in case.failed:
+        for entry in case.of("failed"):
             reason = entry.reason or Reason("no_reason")
             failures.setdefault((entry.impl, entry.status, kind(reason)), {})[case.case.key] = reason
     return tuple(

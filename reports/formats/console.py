@@ -96,17 +96,16 @@ def _summary(comparison: Comparison, console: Console) -> None:
 
 
 def _in_a_training_step(comparison: Comparison, console: Console) -> None:
-    section = training_step.section(comparison)
-    if section:
-        console.print()
-        print_line(console, section.title, "bold")
-    for part in section.parts if section else ():
+    if (section := training_step.section(comparison)) is None:
+        return
+    console.print()
+    print_line(console, section.title, "bold")
+    for part in section.parts:
         if isinstance(part, Table):
             print_table(console, part)
         elif isinstance(part, str):
             print_line(console, part)
-    if section:
-        console.print()
+    console.print()
 
 
 def _legend(comparison: Comparison) -> str:
@@ -153,11 +152,7 @@ def _counts(outcomes: Sequence[Outcome]) -> list[str]:
 def _rho(outcomes: Sequence[Outcome], tensors: Sequence[str]) -> str:
     """The worst of each gradient on the usual inputs, with the mark of the worst class."""
     checked = join_files([outcome.checked for outcome in outcomes if outcome.normal and outcome.checked.errors])
-    if checked.error_class is None:
-        return figures.NOTHING
-    errors = [checked.errors.get(name) for name in tensors]
-    numbers = "/".join(figures.rho(error.rho if error else None) for error in errors)
-    return numbers + figures.EXTRA_ROUNDINGS[checked.error_class]
+    return columns.rhos(checked, tensors)
 
 
 def _bits(outcomes: Sequence[Outcome]) -> str:

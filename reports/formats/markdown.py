@@ -85,7 +85,7 @@ def _case(comparison: Comparison, case: CaseComparison) -> list[str]:
         facts += [f"blocks {conditions.blocks([case])}"] if case.ranked else []
     failed = [
         [entry.impl, entry.status, figures.microseconds(entry.wrong_us), figures.one_line(entry.reason)]
-        for entry in case.failed
+        for entry in case.of("failed")
     ]
     heads = [*left("did not pass", "status"), "us, not ranked", *left("reason")]
     names = columns.MARKDOWN if comparison.timed else columns.MARKDOWN_UNTIMED

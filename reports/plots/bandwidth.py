@@ -16,7 +16,7 @@ from harness.analysis.pairing import ABOUT_INTERVALS, time_interval
 from harness.cases import NormCase
 from harness.cases.traffic import ADD_NAME
 from reports import figures
-from reports.plots.style import ADD, DASHED, DOTTED, SOFT, LineStyle, backward, line_style, sheet, styled, title
+from reports.plots.style import ADD, DASHED, DOTTED, SOFT, backward, line_style, sheet, styled, title
 from reports.size_groups import Group
 
 CAPTION = (
@@ -100,16 +100,12 @@ def _point(case: NormCase, joined: Joined) -> Point:
     return Point(case.cols, value, low if has_interval else math.nan, high if has_interval else math.nan)
 
 
-def _style(name: str) -> LineStyle:
-    return ADD if name == ADD_NAME else line_style(name)
-
-
 def _draw(axes: Axes, name: str, points: list[Point]) -> None:
-    cols = [point.cols for point in points]
-    axes.plot(cols, [point.value for point in points], **_style(name).line, label=name)
+    cols, style = [point.cols for point in points], ADD if name == ADD_NAME else line_style(name)
+    axes.plot(cols, [point.value for point in points], **style.line, label=name)
     if not any(math.isnan(point.low) for point in points):
         low, high = [point.low for point in points], [point.high for point in points]
-        axes.fill_between(cols, low, high, color=_style(name).colour, alpha=0.25, linewidth=0)
+        axes.fill_between(cols, low, high, color=style.colour, alpha=0.25, linewidth=0)
 
 
 def _write_key(figure: Figure, drawn: list[Axes]) -> None:

@@ -102,9 +102,9 @@ def answer(comparison: Comparison, case: CaseComparison, competing: Collection[s
         return answers.no_fastest(case)
     if lead.tied_with:
         return f"{lead.impl} is first; {', '.join(lead.tied_with)} cannot be told from it."
-    if lead.runner_up is not None:
+    if lead.ratios:
         ratio = figures.ratio_and_interval(lead.ratio)
-        return f"{lead.impl} is {word}: {ratio} times as fast as {lead.runner_up}, the next."
+        return f"{lead.impl} is {word}: {ratio} times as fast as {next(iter(lead.ratios))}, the next."
     first = case.entry(lead.impl)
     if (over := first.speedup if first else None) is None:
         return f"{lead.impl} alone was ranked."
