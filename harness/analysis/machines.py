@@ -92,10 +92,7 @@ class OverGpus:
 
 def claim(by_gpu: Mapping[str, Values]) -> tuple[Ratio, SpeedVerdict]:
     """The speedup over several GPUs with its interval, and whether it is beyond what runs differ by."""
-    mean = random_effects(list(by_gpu.values()))
-    low, high = mean.interval()
-    processes = sum(map(len, by_gpu.values()))
-    ratio = Ratio(math.exp(mean.value), math.exp(low), math.exp(high), 0, processes)
+    ratio = random_effects(list(by_gpu.values())).as_ratio(blocks=0, processes=sum(map(len, by_gpu.values())))
     return ratio, verdict(ratio, RUN_BAND)
 
 

@@ -49,6 +49,4 @@ def mean_speedup(cases: Sequence[CaseComparison], base: str, head: str) -> tuple
     else:
         each = [estimate(speedup) for _, speedup in ranked]
         mean = Estimate(fmean(one.value for one in each), fmean(one.error for one in each), PROCESS_FREEDOM)
-    low, high = mean.interval()
-    blocks = sum(speedup.blocks for _, speedup in ranked)
-    return Ratio(math.exp(mean.value), math.exp(low), math.exp(high), blocks, len(shared)), len(ranked)
+    return mean.as_ratio(sum(speedup.blocks for _, speedup in ranked), len(shared)), len(ranked)

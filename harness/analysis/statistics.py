@@ -49,6 +49,11 @@ class Estimate:
         """Its 95 % interval."""
         return self._between((1 + CONFIDENCE) / 2)
 
+    def as_ratio(self, blocks: int, processes: int) -> Ratio:
+        """The ratio with its 95 % interval, over so many blocks and processes."""
+        low, high = self.interval()
+        return Ratio(math.exp(self.value), math.exp(low), math.exp(high), blocks, processes)
+
     def bounds(self) -> Interval:
         """Its lower and its upper 95 % bound, each one-sided: together a 90 % interval."""
         return self._between(CONFIDENCE)
@@ -200,9 +205,7 @@ def across_processes(ratios: Sequence[Ratio]) -> Ratio:
     if len(ratios) == 1:
         return ratios[0]
     mean = mean_by_t(np.log([ratio.value for ratio in ratios]))
-    low, high = mean.interval()
-    blocks = sum(ratio.blocks for ratio in ratios)
-    return Ratio(math.exp(mean.value), math.exp(low), math.exp(high), blocks, len(ratios))
+    return mean.as_ratio(sum(ratio.blocks for ratio in ratios), len(ratios))
 
 
 def estimate(ratio: Ratio) -> Estimate:
