@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, get_args
 
 from pydantic import ConfigDict
 
-from harness.analysis.checks import Checked, OtherBits, join_verifications, other_bits
+from harness.analysis.checks import Checked, OtherBits, join_verifications
 from harness.analysis.joining import Joined, JoinedCase, band, interleaved, ratio, same_traffic_add
 from harness.analysis.statistics import IncomparableError, Ratio, SpeedVerdict, geomean, median_and_spread, verdict
 from harness.cases import NormCase
@@ -88,8 +88,10 @@ class Entry:
 
     @property
     def other_bits(self) -> OtherBits | None:
-        """Where the bits of a result that passed differ, or None."""
-        return other_bits(self.status, self.checked)
+        """Where the bits of a result that passed differ: from run to run, or only in a new process; else None."""
+        if self.status != "nondeterministic":
+            return None
+        return "in a new process" if self.checked.moved and not self.checked.differing else "in one process"
 
     @property
     def usually_waits(self) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 from harness.grouping import grouped
 from harness.records.reasons import Reason
-from harness.records.schema import ErrorClass, Status, TensorCheck, Verification
+from harness.records.schema import ErrorClass, TensorCheck, Verification
 
 NEW_PROCESS = "new process"
 _Value = TypeVar("_Value")
@@ -100,13 +100,6 @@ def join_files(checks: Sequence[Checked]) -> Checked:
         conditions=add_up(checked.conditions for checked in checks),
         invariance=_findings(checked.invariance for checked in checks),
     )
-
-
-def other_bits(status: Status, checked: Checked) -> OtherBits | None:
-    """Where the bits of a result that passed differ: from run to run, or only in a new process; else None."""
-    if status != "nondeterministic":
-        return None
-    return "in a new process" if checked.moved and not checked.differing else "in one process"
 
 
 def worst_class(classes: Iterable[ErrorClass | None]) -> ErrorClass | None:

@@ -30,7 +30,7 @@ def tables(comparison: Comparison) -> tuple[Table, Table]:
     standings = libraries.standings(comparison)
     by_name = {(each.library.name, each.norm): each for each in standings}
     norms: list[Norm] = [norm for norm in NORMS if any(each.norm == norm for each in standings)]
-    names = {each.library.name: each.library for each in sorted(standings, key=_place)}
+    names = {each.library.name: each.library for each in standings}
     inside = [name for name, library in names.items() if not library.outside]
     known = libraries.unmeasured(comparison) is not None  # otherwise a column would have nothing to say
     columns = ("default", "best variant") if known else ("default",)
@@ -70,10 +70,6 @@ def _took(comparison: Comparison, impl: str) -> str:
 def versions(comparison: Comparison) -> str:
     """The versions of all libraries of the run."""
     return f"Versions: {without_hashes(libraries_text(comparison.run.libraries))}."
-
-
-def _place(standing: Standing) -> float:
-    return -standing.best.value if standing.best else 0.0
 
 
 def with_marks(name: str, *comparisons: Comparison) -> str:
