@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from string import Formatter
-from typing import Any
+from typing import Any, NamedTuple
 
 from harness.records.reasons import ALL_VOID, ESCAPES, REMEMBERS, TEXT, Reason
 
@@ -251,14 +250,12 @@ def sentence(*alike: Reason) -> str:
     return "; ".join(filter(None, [f"{first.code} ({written})" if written else first.code, *parts]))
 
 
-@dataclass(frozen=True)
-class _Range:
+class _Range(NamedTuple):
     low: float
     high: float
 
 
-@dataclass(frozen=True)
-class _Parts:
+class _Parts(NamedTuple):
     sentences: Sequence[str]
 
 
