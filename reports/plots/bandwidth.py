@@ -82,14 +82,9 @@ def _curves(cases: list[CaseComparison]) -> Curves:
     for case in cases:
         for entry in case.ranked:
             curves.setdefault(entry.impl, []).append(_point(case.case, case.joined[entry.impl, "impl"]))
-        if add := _add(case):
+        if case.add_us and (add := same_traffic_add(case.joined)):
             curves.setdefault(ADD_NAME, []).append(_point(case.case, add))
     return curves
-
-
-def _add(case: CaseComparison) -> Joined | None:
-    add = same_traffic_add(case.joined)
-    return add if add and add.is_rankable and case.add_us else None
 
 
 def _point(case: NormCase, joined: Joined) -> Point:
