@@ -39,7 +39,6 @@ class TestedCase:
     case: NormCase
     ratio: Ratio
     logs: Mapping[int, float]
-    estimate: Estimate
     delta: float
 
 
@@ -92,7 +91,7 @@ def _tested_or_verdict(case: NormCase, joined: JoinedCase, limit: Regression) ->
     if aa is None or not math.isfinite(aa):
         return verdict("INCONCLUSIVE", Reason("no_aa_pair_or_few_blocks"), measured)
     logs = {pair.process: pair.median_log for pair in processes}
-    return TestedCase(case, measured, logs, estimate(measured), max(math.log1p(limit.minimum_effect), aa))
+    return TestedCase(case, measured, logs, max(math.log1p(limit.minimum_effect), aa))
 
 
 def _judge_status(head: Joined | None, base: Joined | None, limit: Regression) -> tuple[Outcome, Reason] | None:
@@ -115,7 +114,7 @@ def _judge_status(head: Joined | None, base: Joined | None, limit: Regression) -
 
 def _losses(tested: Sequence[TestedCase]) -> list[Loss]:
     """The test of each case: variances shrunk where there are several processes, p-values adjusted."""
-    estimates = [case.estimate for case in tested]
+    estimates = [estimate(case.ratio) for case in tested]
     several = [n for n, case in enumerate(tested) if case.ratio.processes > 1]  # one has its scatter from PROCESS_BAND
     for n, each in zip(several, shrunk([estimates[n] for n in several]), strict=True):
         estimates[n] = each
