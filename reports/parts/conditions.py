@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from harness.analysis.case_comparison import CaseComparison
 from harness.analysis.comparison import Comparison
@@ -154,9 +154,8 @@ def add_and_copy(case: CaseComparison) -> str:
     return f"add {figures.microseconds(case.add_us)} us{copy}"
 
 
-def blocks(cases: Iterable[CaseComparison]) -> str:
+def blocks(cases: Sequence[CaseComparison]) -> str:
     """How many blocks the cases were timed in, and how many were voided."""
-    cases = list(cases)
     ranked = [entry for case in cases for entry in case.ranked]
     if not ranked:
         return ""

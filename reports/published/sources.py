@@ -88,9 +88,9 @@ def sources(plan: Plan, folder: Path = PUBLISHED) -> list[Source]:
     Of a device those that are current come first, so that they count where a stale one has the same case.
     """
     planned = Counter(device for device, name, _ in published_files(folder) if name in plan.runs)
-    devices, first = dict.fromkeys(device for device, _, _ in published_files(folder)), next(iter(plan.runs))
+    first = next(iter(plan.runs))
     found: list[Source] = []
-    for device in sorted(devices, key=lambda key: (not file_of(key, first, folder).exists(), -planned[key], key)):
+    for device in sorted(planned, key=lambda key: (not file_of(key, first, folder).exists(), -planned[key], key)):
         paths = ((name, entry.about, file_of(device, name, folder)) for name, entry in plan.runs.items())
         of_device = [Source(device, name, about, path, plan) for name, about, path in paths if path.exists()]
         found += sorted(of_device, key=lambda source: source.stale)
