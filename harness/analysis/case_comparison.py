@@ -19,7 +19,7 @@ from harness.cases.traffic import moved_bytes
 from harness.records.file import Results
 from harness.records.reasons import TEXT, Reason
 from harness.records.run_records import ImplRecord
-from harness.records.schema import RANKED, Flush, Kernel, KernelTotals, Status, Timing, VoidBlocks
+from harness.records.schema import NOT_RUN, RANKED, Flush, Kernel, KernelTotals, Status, Timing, VoidBlocks
 
 # ranked: passed, timed, comparable; unranked: passed and timed, but its time cannot be set beside the others';
 # verified: passed, not timed; failed: ran and did not pass; absent: never ran here (missing, unsupported).
@@ -279,7 +279,7 @@ def make_entry(joined: Joined, impl: ImplRecord | None, against: _Against) -> En
 
 def _standing(joined: Joined, why_not: Reason | None) -> tuple[Standing, Reason | None]:
     if joined.status not in RANKED:
-        return ("absent" if joined.status in ("missing", "unsupported") else "failed"), joined.reason
+        return ("absent" if joined.status in NOT_RUN else "failed"), joined.reason
     if not joined.timings:
         return "verified", joined.summed_up(row.untimed for row in joined.rows)
     return ("unranked", why_not) if why_not else ("ranked", joined.reason)

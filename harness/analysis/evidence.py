@@ -16,7 +16,7 @@ from harness.cases import NormCase
 from harness.grouping import grouped
 from harness.records.contexts import COLD
 from harness.records.reasons import ALL_VOID, Reason
-from harness.records.schema import Check, RowRecord, SelfTestRecord, Timing
+from harness.records.schema import Check, RowRecord, SelfTestRecord
 
 PLANTED = {"planted +1%": 0.01, "planted +2%": 0.02}  # of the bytes that move, by the name of the check
 PLANTED_LIMIT = 0.005
@@ -105,12 +105,7 @@ def void_shares(row: RowRecord) -> dict[str, float]:
     contexts = row.contexts or {}
     timings = {COLD: row.timing} | {name: context.timing for name, context in contexts.items()}
     all_void = {name: 1.0 for name, context in contexts.items() if context.untimed and context.untimed.code == ALL_VOID}
-    return {name: _share_void(timing) for name, timing in timings.items() if timing} | all_void
-
-
-def _share_void(timing: Timing) -> float:
-    void = timing.void_blocks
-    return void / (void + len(timing.samples_us)) if void else 0.0
+    return {name: timing.void_share for name, timing in timings.items() if timing} | all_void
 
 
 def against_samples(pair: Paired) -> Reason | None:

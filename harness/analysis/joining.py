@@ -19,20 +19,10 @@ from harness.cases import NormCase
 from harness.grouping import grouped
 from harness.records.file import Results
 from harness.records.reasons import Reason, together
-from harness.records.schema import RANKED, SAME_TRAFFIC_ADD, Role, RowRecord, SelfTestRecord, Status, Timing
+from harness.records.schema import FAILED, RANKED, SAME_TRAFFIC_ADD, Role, RowRecord, SelfTestRecord, Status, Timing
 
 TIMES_T0 = 10  # a time below so many t0, the reading of two events with nothing between them, is not ranked
-GRAVEST_FIRST: tuple[Status, ...] = (
-    "wrong",
-    "impossible",
-    "crashed",
-    "timeout",
-    "oom",
-    "unsupported",
-    "missing",
-    "nondeterministic",
-    "ok",
-)
+GRAVEST_FIRST: tuple[Status, ...] = (*FAILED, "unsupported", "missing", "nondeterministic", "ok")
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,9 +13,7 @@ from harness.cases import Norm, NormCase
 from harness.grouping import grouped
 from harness.records.reasons import Reason, together
 from harness.records.run_records import RunRecord
-from harness.records.schema import Status
-
-NOT_RUN: tuple[Status, ...] = ("missing", "unsupported")
+from harness.records.schema import NOT_RUN, Status
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,7 @@ from harness.grouping import grouped
 from harness.records.contexts import HOST
 from harness.records.file import Results
 from harness.records.reasons import Reason
-from harness.records.schema import RANKED, Status
-
-NOT_TRIED: tuple[Status, ...] = ("missing", "unsupported")
+from harness.records.schema import NOT_RUN, RANKED
 
 
 def only(files: Sequence[Results]) -> Results:
@@ -109,7 +107,7 @@ def _judge_claim(cases: Mapping[NormCase, JoinedCase], claim: Claim) -> list[Ver
 
 def _judge_case(case: NormCase, joined: JoinedCase, claim: Claim) -> Verdict | None:
     mine, measured = joined.get((claim.impl, "impl")), None
-    was_tried = mine is not None and mine.status not in NOT_TRIED
+    was_tried = mine is not None and mine.status not in NOT_RUN
     if mine is not None and was_tried and mine.status not in (("ok",) if claim.deterministic else RANKED):
         outcome, reason = "REGRESSED", impl_is(claim.impl, mine)
     elif claim.where_measured and _has_no_time(joined, claim):
@@ -139,7 +137,7 @@ def _has_no_time(joined: JoinedCase, claim: Claim) -> bool:
     """Whether a case has nothing to compare with, or what is claimed of was not tried or was too fast to be ranked."""
     mine = joined.get((claim.impl, "impl"))
     if claim.over is None:
-        return mine is None or mine.status in NOT_TRIED
+        return mine is None or mine.status in NOT_RUN
     try:
         comparable(joined.get((claim.over, "impl")))
     except IncomparableError:

@@ -28,6 +28,7 @@ from harness.records.settings import Flush
 Status = Literal["ok", "wrong", "impossible", "nondeterministic", "unsupported", "missing", "crashed", "timeout", "oom"]
 RANKED: tuple[Status, ...] = ("ok", "nondeterministic")
 FAILED: tuple[Status, ...] = ("wrong", "impossible", "crashed", "timeout", "oom")
+NOT_RUN: tuple[Status, ...] = ("missing", "unsupported")
 # An implementation; the same-traffic add; the A/A twin: the baseline's second appearance in the same blocks.
 Role = Literal["impl", "floor", "again"]
 SAME_TRAFFIC_ADD: Final = "floor"  # how the role is stored
@@ -168,9 +169,10 @@ class Timing(Record):
         return None if blocks == list(range(len(blocks))) else blocks
 
     @property
-    def void_blocks(self) -> int:
-        """The number of blocks that were left out."""
-        return sum(void.blocks for void in self.voided)
+    def void_share(self) -> float:
+        """The share of the blocks that were left out."""
+        void = sum(void.blocks for void in self.voided)
+        return void / (void + len(self.samples_us)) if void else 0.0
 
 
 class ContextRecord(Record):

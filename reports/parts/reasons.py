@@ -16,7 +16,7 @@ from harness.cases.unfused import WITH_TORCH
 from harness.grouping import grouped
 from harness.records.reason_texts import sentence
 from harness.records.reasons import Reason, kind, single
-from harness.records.schema import FAILED, RANKED, Status
+from harness.records.schema import FAILED, NOT_RUN, RANKED, Status
 from reports import figures
 from reports.labels import determinism
 from reports.table import Cell, Section, left, table
@@ -142,7 +142,7 @@ def refusals(outcomes: Sequence[Outcome]) -> dict[tuple[str, Status, Reason], in
         (outcome.impl, outcome.status, _reason(outcome))
         for of_impl in by_impl(outcomes).values()
         for outcome in of_impl
-        if outcome.status in ("unsupported", "missing")
+        if outcome.status in NOT_RUN
     )
 
 
