@@ -14,7 +14,6 @@ from harness.analysis.step import Spender
 from harness.analysis.summary import Geomean, Wins
 from harness.cases import Norm, NormCase
 from harness.cases.input_kinds import INPUT_KINDS
-from harness.defaults import OWN_IMPL
 from reports import figures
 
 NORMS: dict[Norm, str] = {"rms": "RMSNorm", "layer": "LayerNorm"}
@@ -24,11 +23,6 @@ MARKS: dict[OtherBits, str] = {"in one process": "nondeterministic", "in a new p
 def first_word(comparison: Comparison) -> str:
     """What coming first is called: `fastest` where every variant of every library was measured, else `first`."""
     return "fastest" if unmeasured(comparison) == [] else "first"
-
-
-def is_own(impl: str) -> bool:
-    """Whether an implementation is the in-house kernel or a variant of it."""
-    return impl == OWN_IMPL or impl.startswith(f"{OWN_IMPL}-")
 
 
 def case_labels(cases: Sequence[NormCase]) -> dict[NormCase, str]:

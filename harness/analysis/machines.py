@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -15,6 +15,7 @@ from harness.analysis.case_comparison import CaseComparison
 from harness.analysis.comparison import Comparison
 from harness.analysis.joining import interleaved
 from harness.analysis.statistics import CONFIDENCE, Estimate, Ratio, SpeedVerdict, Values, verdict
+from harness.defaults import OWN_IMPL
 from harness.records.run_records import STACK
 
 # Two runs of a cell, on other days and maybe machines, differ by up to 3.16 % in 95 % of 439 pairs on H200s, and by up
@@ -98,25 +99,30 @@ def claim(by_gpu: Mapping[str, Values]) -> tuple[Ratio, SpeedVerdict]:
 
 @dataclass(frozen=True)
 class CasePlace:
-    """How one library's kernels do in a case: ahead of all others, tied with some, behind, or without a verdict.
+    """How the in-house kernel does in a case: ahead of all others, tied with some, behind, or without a verdict.
 
-    `lead` is the fastest of them over the fastest of the others, None where either does not rank.
+    `lead` is the fastest of its variants over the fastest of the others, None where either does not rank.
     """
 
     said: Literal["ahead", "tied", "behind", "no verdict"]
     lead: float | None
 
 
-def place(case: CaseComparison, own: Callable[[str], bool], floor: float | None = RUN_BAND) -> CasePlace:
-    """The place of the implementations that are `own`, where a lead within the floor or the A/A band is a tie."""
+def place(case: CaseComparison, floor: float | None = RUN_BAND) -> CasePlace:
+    """The place of the in-house kernel, where a lead within the floor or the A/A band is a tie."""
     if case.lead is None:
         return CasePlace("no verdict", None)
     first, ratios = case.lead.impl, case.lead.ratios
     band = case.lead.band if floor is None else max(floor, case.lead.band or 0.0)
-    leaders = [own(impl) for impl in (first, *case.lead.tied(band))]
-    best = next((ratio for impl, ratio in ratios.items() if own(impl) != own(first)), None)
-    lead = None if best is None else best.value if own(first) else 1 / best.value
+    leaders = [_is_own(impl) for impl in (first, *case.lead.tied(band))]
+    best = next((ratio for impl, ratio in ratios.items() if _is_own(impl) != _is_own(first)), None)
+    lead = None if best is None else best.value if _is_own(first) else 1 / best.value
     return CasePlace("ahead" if all(leaders) else "tied" if any(leaders) else "behind", lead)
+
+
+def _is_own(impl: str) -> bool:
+    """Whether an implementation is the in-house kernel or a variant of it."""
+    return impl == OWN_IMPL or impl.startswith(f"{OWN_IMPL}-")
 
 
 def largest_usual(differences: Sequence[float]) -> float:

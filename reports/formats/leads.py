@@ -12,7 +12,6 @@ from harness.cases import NormCase
 from harness.errors import UsageError
 from harness.records.contexts import COLD
 from reports import figures
-from reports.labels import is_own
 from reports.markdown_writer import paragraphs, table
 from reports.parts import conditions
 from reports.table import left
@@ -38,7 +37,7 @@ def render(runs: Sequence[Comparison]) -> str:
             name = flush if comparison.context == COLD else comparison.context + (f", {flush}" * (flush != "clean"))
             if name in columns:
                 continue
-            places = {case.case: place(case, is_own) for case in comparison.cases}
+            places = {case.case: place(case) for case in comparison.cases}
             leads[name] = {case: each.lead for case, each in places.items() if each.lead is not None}
             columns[name] = {
                 case: figures.plain_ratio(each.lead) + (" =" if each.said == "tied" else "")

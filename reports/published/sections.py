@@ -18,7 +18,7 @@ from harness.records.contexts import COLD
 from harness.records.published_plan import Plan
 from harness.records.schema import FAILED
 from reports import figures
-from reports.labels import NORMS, first_word, is_own
+from reports.labels import NORMS, first_word
 from reports.markdown_writer import paragraphs, table, without_padding
 from reports.parts import libraries
 from reports.parts.conditions import engine_and_versions, libraries_text, without_hashes
@@ -133,7 +133,7 @@ def tallies(sources: Sequence[Source], _plan: Plan) -> str:
                 files.setdefault(line, {})[source.name] = source
                 cells = lines.setdefault(line, {})
                 if (case.case, context) not in cells:
-                    cells[case.case, context] = place(case, is_own), source.stale
+                    cells[case.case, context] = place(case), source.stale
     rows = [
         [", ".join(line), *_tally([each for each, _ in cells.values()]), _dates(files[line], cells.values())]
         for line, cells in lines.items()
@@ -176,7 +176,7 @@ def _timed(source: Source) -> list[list[str]]:
     rows: list[list[str]] = []
     for comparison in every_context(source.comparison):
         context = "" if comparison.context == COLD else f", {comparison.context}"
-        places = Counter(place(case, is_own, floor=None).said for case in comparison.cases)
+        places = Counter(place(case, floor=None).said for case in comparison.cases)
         counts = [str(places[said]) for said in PLACES]
         rows.append([f"{_linked(source)}{context}", _date(source), str(len(comparison.cases)), *counts])
     return rows
