@@ -36,13 +36,8 @@ def mean_speedup(cases: Sequence[CaseComparison], base: str, head: str) -> tuple
     ]
     if len(ranked) < 2:
         return (ranked[0][1], 1) if ranked else None
-    logs = [
-        {
-            pair.process: pair.median_log
-            for pair in pairs(case.joined.get((base, "impl")), case.joined.get((head, "impl")))
-        }
-        for case, _ in ranked
-    ]
+    joined = [case.joined.impls for case, _ in ranked]
+    logs = [{pair.process: pair.median_log for pair in pairs(of.get(base), of.get(head))} for of in joined]
     shared = set[int].intersection(*map(set[int], logs))
     if len(shared) > 1:
         mean = mean_by_t([fmean(of_case[process] for of_case in logs) for process in shared])
