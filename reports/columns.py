@@ -69,10 +69,6 @@ class Column:
         return Cell(self.text(value), value if isinstance(value, int | float) and not isinstance(value, bool) else None)
 
 
-def _of_run(name: str, value: Callable[[Comparison], str]) -> Column:
-    return Column(name, name, lambda row: value(row.comparison), left=True)
-
-
 def _of_case(name: str, heading: str, value: Callable[[CaseComparison], Any], *text: Any, **kind: Any) -> Column:
     return Column(name, heading, lambda row: value(row.case), *text, **kind)
 
@@ -259,10 +255,10 @@ def _baseline(row: Row) -> Entry | None:
 
 
 _OF_RUN = (
-    _of_run("device", lambda comparison: comparison.run.device.name),
-    _of_run("flush", lambda comparison: comparison.run.settings.flush),
-    _of_run("context", lambda comparison: comparison.context),
-    _of_run("baseline", lambda comparison: comparison.baseline),
+    Column("device", "device", lambda row: row.comparison.run.device.name, left=True),
+    Column("flush", "flush", lambda row: row.comparison.run.settings.flush, left=True),
+    Column("context", "context", lambda row: row.comparison.context, left=True),
+    Column("baseline", "baseline", lambda row: row.comparison.baseline, left=True),
 )
 _OF_CASE = (
     _of_case("case", "case", lambda case: case.case.key, left=True),

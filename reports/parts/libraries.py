@@ -22,7 +22,8 @@ def section(comparison: Comparison) -> Section:
     main, outside = tables(comparison)
     about = f"Geometric mean speedups over {comparison.baseline} (smallest to largest). {how_chosen(comparison)}"
     apart = [f"{OUTSIDE}:", outside] if outside.rows else []
-    return Section("Libraries", (main, about if main.rows else "", *apart, versions(comparison)))
+    versions = f"Versions: {without_hashes(libraries_text(comparison.run.libraries))}."
+    return Section("Libraries", (main, about if main.rows else "", *apart, versions))
 
 
 def tables(comparison: Comparison) -> tuple[Table, Table]:
@@ -65,11 +66,6 @@ def how_chosen(comparison: Comparison) -> str:
 def _took(comparison: Comparison, impl: str) -> str:
     tried, seconds = libraries.budget(comparison, impl)
     return f"{tried + 1} timed by `normbwd tune`" if tried else figures.seconds(seconds)
-
-
-def versions(comparison: Comparison) -> str:
-    """The versions of all libraries of the run."""
-    return f"Versions: {without_hashes(libraries_text(comparison.run.libraries))}."
 
 
 def with_marks(name: str, *comparisons: Comparison) -> str:
