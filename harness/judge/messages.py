@@ -16,6 +16,7 @@ LONGEST_LINE = 1 << 18  # bytes; the longest honest one, of 64 calls on a GPU, t
 NOTHING = "nothing"  # the implementation that does no work: what is left is the judge's own time
 LATE = "late"  # what the reference says of a stretch that did not end
 STRETCH_LIMIT_S = 30.0
+ALMOST = 1 << 60  # with a seed, which is less: its draw, but for the sign of a row of dy
 Number = Annotated[int, Field(ge=0, lt=1 << 64)]
 Seed = Annotated[int, Field(ge=0, lt=1 << 62)]
 MostCalls = Annotated[int, Field(ge=1, le=64)]

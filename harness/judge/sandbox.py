@@ -11,11 +11,12 @@ import platform
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from signal import SIGCHLD, SIGCONT
 
 Instruction = tuple[int, int, int, int]  # code, jump if true, jump if false, operand
 
 _libc = ctypes.CDLL(None, use_errno=True)
-PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 4, 22, 24, 38
+PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 22, 24, 38
 SECCOMP_MODE_FILTER = 2
 
 # Landlock, linux/landlock.h: the rights that change something, by the version that brought them.
@@ -48,7 +49,7 @@ OF_ITSELF = _numbers("""
 PRETENDED = _numbers("setsid 112 157, setpgid 109 154, setpriority 141 140, ioprio_set 251 30")
 OTHERS = _numbers("""
     kill 62 129, tgkill 234 131, rt_sigqueueinfo 129 138, rt_tgsigqueueinfo 297 240, socket 41 198,
-    fcntl 72 25, ioctl 16 29, clone 56 220, clone3 435 435
+    fcntl 72 25, ioctl 16 29, clone 56 220, clone3 435 435, prctl 157 167
 """)
 NUMBERS = DENIED | OF_ITSELF | PRETENDED | OTHERS
 # Without names, as no test of a single one is needed: System V's and POSIX's memory, semaphores and messages, keys and
@@ -65,14 +66,15 @@ OF_FILES = {
 ENOSYS, EPERM = 38, 1
 AF_UNIX = 1
 CLONE_NEWUSER = 0x10000000
+SIGCONT_BIT = SIGCONT & ~SIGCHLD  # of what a clone signals when it ends, long after a stop if it has much to free
 X32 = 0x40000000  # the other numbering of x86-64
 LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 ALLOW, ERROR = 0x7FFF0000, 0x00050000
-NUMBER_AT, ARCHITECTURE_AT, ARGUMENT_AT, SECOND_ARGUMENT_AT = 0, 4, 16, 24
+NUMBER_AT, ARCHITECTURE_AT, ARGUMENT_AT, SECOND_ARGUMENT_AT, THIRD_ARGUMENT_AT = 0, 4, 16, 24, 32
 # Who is signalled of a descriptor, and how (SIGCONT of a look into /proc, say); a terminal of its own, whose end does
-# so, or another's modes and size; attributes of files.
+# so (unlocked, it is opened), or another's modes and size; attributes of files.
 FCNTLS = (8, 10, 15)
-IOCTLS = (0x8901, 0x8902, 0x540E, 0x5402, 0x5403, 0x5404, 0x5412, 0x5414, 0x40086602, 0x401C5820)
+IOCTLS = (0x8901, 0x8902, 0x540E, 0x5402, 0x5403, 0x5404, 0x5412, 0x5414, 0x40045431, 0x40086602, 0x401C5820)
 
 
 def enter(scratch: Path, protected: Sequence[int], gpu: bool, without: Iterable[str] = ()) -> dict[str, bool]:
@@ -180,12 +182,16 @@ def instructions(protected: Sequence[int], signals_are_scoped: bool, gpu: bool) 
     for number in (*(numbers[name] for name in PRETENDED), *OF_FILES[platform.machine()]):
         program += _when(number, _return(ERROR))
     program += _when(numbers["clone3"], _return(ERROR | ENOSYS))  # its flags cannot be read; libraries then use clone
-    program += _when(numbers["clone"], *_argument((ANY_BIT, CLONE_NEWUSER)), refuse, _return(ALLOW))
+    program += _when(numbers["clone"], *_argument((ANY_BIT, CLONE_NEWUSER | SIGCONT_BIT)), refuse, _return(ALLOW))
     for name in OF_ITSELF:
         itself = [(EQUAL, 0), (EQUAL, os.getpid())]
         program += _when(numbers[name], *_any_argument(itself, _return(ALLOW)), refuse)
     local = [*_argument((EQUAL, AF_UNIX)), _return(ALLOW)] if gpu else []  # CUDA opens sockets of this host
     program += _when(numbers["socket"], *local, refuse)
+    program += _when(numbers["prctl"], *_argument((EQUAL, PR_SET_PDEATHSIG)), _return(ERROR), _return(ALLOW))
+    for name in ("kill", "rt_sigqueueinfo", "tgkill", "rt_tgsigqueueinfo"):  # nobody wakes what is stopped
+        at = THIRD_ARGUMENT_AT if "tg" in name else SECOND_ARGUMENT_AT
+        program += _when(numbers[name], *_any_argument([(EQUAL, SIGCONT)], refuse, at), (LOAD, 0, 0, NUMBER_AT))
     if not signals_are_scoped:  # an older kernel: a thread's number would do for its process's
         mine = [(EQUAL, 0), (EQUAL, os.getpid())]
         program += _when(numbers["kill"], *_any_argument(mine, _return(ALLOW)), refuse)

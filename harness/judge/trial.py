@@ -26,6 +26,7 @@ from harness.errors import UnavailableError
 from harness.judge import memory
 from harness.judge.children import Child, JudgedError, Nursery, last_line, printable
 from harness.judge.messages import (
+    ALMOST,
     LATE,
     NOTHING,
     STRETCH_LIMIT_S,
@@ -57,7 +58,7 @@ MOST_CALLS = {"cpu": 7, "cuda": 23}
 START_LIMIT_S = 180.0
 LEAST_OVERHEADS = 1.5
 VERIFIED = 0.5  # of the timed answers
-REPEATED = 0.7  # of the draws where that is allowed
+REPEATED = 0.7  # of the draws where that is allowed; the others are so but for a row
 UNQUEUED_STRETCHES, QUIET_STRETCHES, SLOWED = 2, 2, 1.25
 QUEUE_LIMIT_S = 5.0  # for launching a stretch
 SUSPECT = ""  # no implementation is called so
@@ -329,7 +330,7 @@ class Courtroom:
         drawn = self._seeds()
         if again:
             drawn = [
-                self._rng.choice(earlier) if earlier and self._rng.random() < REPEATED else fresh
+                self._rng.choice(earlier) | (ALMOST if self._rng.random() > REPEATED else 0) if earlier else fresh
                 for earlier, fresh in zip([_earlier(found, seed, sitting) for seed in seeds], drawn, strict=True)
             ]
         self._draw(judged, drawn)
@@ -339,7 +340,8 @@ class Courtroom:
         if not self._on_gpu:
             self._read_answers(judged.child, done)
         found.counts["given"] += self.calls
-        which = [call for call in range(self.calls) if not again and self._rng.random() < VERIFIED]
+        compared = [call for call, seed in enumerate(drawn) if not again or seed >= ALMOST]
+        which = [call for call in compared if self._rng.random() < VERIFIED]
         self._compare(which, done, list(zip(seeds, drawn, strict=True)), sitting, found)
         return us
 
@@ -473,12 +475,11 @@ class Courtroom:
             return "nondeterministic", Reason("runs_differ", fields)
         if found.saves:
             return "inconclusive", Reason("saves_of_x", {"what": found.saves})
-        peer_us = found.stretches_us[self._baseline]
-        if min(peer_us) > SLOWED * self._quiet_us[self._baseline]:
-            return "inconclusive", Reason("peers_slower", {"times": min(peer_us) / self._quiet_us[self._baseline]})
+        times = min(found.stretches_us[self._baseline]) / self._quiet_us[self._baseline]
+        slower = Reason("peers_slower", {"times": times}) if times > SLOWED else None
         over = speed.speedups[self._baseline]
         wide = None if speed.is_conclusive else Reason("wide_interval", {"low": over.low, "high": over.high})
-        why_not = Reason("short_stretch") if is_short else wide
+        why_not = slower or (Reason("short_stretch") if is_short else wide)
         # On a CPU nothing is ranked: a time that scatters takes nothing from what is right.
         return ("inconclusive" if why_not and self._on_gpu else "right"), why_not
 

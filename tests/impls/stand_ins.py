@@ -349,10 +349,7 @@ def transformer_engine() -> list[ModuleType]:
 
     calls = layernorm_fwd, layernorm_bwd, rmsnorm_fwd, rmsnorm_bwd, rmsnorm_bwd_add
     types = {dtype: f"TE {dtype}" for dtype in (torch.float32, torch.float16, torch.bfloat16)}
-    return [
-        module("transformer_engine_torch", *calls),
-        module("transformer_engine.pytorch.constants", TE_DType=types),
-    ]
+    return [module("transformer_engine_torch", *calls), module("transformer_engine.pytorch.constants", TE_DType=types)]
 
 
 def dropout_layer_norm() -> ModuleType:

@@ -19,11 +19,7 @@ WIDE = TwoPass(rows=2, cols=64, warps=4, groups=3, sum_cols=128)
 FEW = FewRows(rows=4, cols=64, chunks=4, row_cols=64, warps=4)
 
 
-PARAMETERS = [
-    {},
-    {"zero_centred": True},
-    {"weight": False},
-]
+PARAMETERS = [{}, {"zero_centred": True}, {"weight": False}]
 
 
 NORMS = [("rms", False, parameters) for parameters in PARAMETERS]

@@ -133,10 +133,7 @@ def test_each_rule_that_is_broken_is_named(asked, launch, change, why):
 
 def test_rules_of_devices_without_ptx():
     parts = choose(problem(20480), H200)
-    for asked, gpu in (
-        (problem(20480), replace(H200, ptx=False)),
-        (problem(20480, in_pairs=False), H200),
-    ):
+    for asked, gpu in ((problem(20480), replace(H200, ptx=False)), (problem(20480, in_pairs=False), H200)):
         assert "words" in parts.violation(asked, gpu)
     assert "PTX" in choose(problem(4096), H200).violation(problem(4096), replace(H200, ptx=False))
     other = replace(H200, ptx=False)
