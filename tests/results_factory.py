@@ -237,15 +237,7 @@ def run_record(jobs=1, timed=True, names=NAMES, cpu=False, **settings):
 
 
 def results(
-    *rows,
-    jobs=None,
-    ended=True,
-    interrupted=False,
-    selftests=(),
-    states=(),
-    sanitized=(),
-    stages_s=None,
-    **settings,
+    *rows, jobs=None, ended=True, interrupted=False, selftests=(), states=(), sanitized=(), stages_s=None, **settings
 ):
     """A file of these rows, finished unless told otherwise."""
     end = EndRecord(

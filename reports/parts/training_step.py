@@ -10,7 +10,8 @@ from harness.analysis.comparison import Comparison
 from harness.analysis.step import Spender, StepCell, every_context, spending, training_step
 from harness.grouping import grouped
 from harness.records.contexts import BESIDE, HOST, MEANINGS, WAITS
-from harness.records.reasons import Reason
+from harness.records.reason_texts import sentence
+from harness.records.reasons import Reason, kind
 from harness.records.schema import RANKED
 from reports import figures
 from reports.labels import entry_label, spender_label
@@ -116,7 +117,7 @@ def waiting(comparison: Comparison) -> list[str]:
 
 def not_timed(comparison: Comparison) -> list[str]:
     """A sentence for each reason why an implementation that ranks alone does not rank in another context."""
-    reasons: dict[tuple[str, str], Counter[str]] = {}
+    reasons: list[tuple[tuple[str, object], tuple[str, Reason]]] = []
     entries_alone = {(case.case, entry.impl): entry for case in comparison.cases for entry in case.entries}
     for context in comparison.contexts:
         for case in context.cases:
@@ -126,8 +127,11 @@ def not_timed(comparison: Comparison) -> list[str]:
                     parts = [entry.reason] if entry.reason else []
                     failed = entry.status not in RANKED or not parts
                     reason = Reason("status", {"status": entry.status}, parts) if failed else parts[0]
-                    reasons.setdefault((context.context, figures.one_line(reason)), Counter())[entry.impl] += 1
-    contexts = grouped(((_impls_with_counts(of), reason), context) for (context, reason), of in reasons.items())
+                    reasons.append(((context.context, kind(reason)), (entry.impl, reason)))
+    contexts: dict[tuple[str, str], list[str]] = {}
+    for (context, _), found in grouped(reasons).items():
+        impls, reason = Counter(impl for impl, _ in found), sentence(*(reason for _, reason in found))
+        contexts.setdefault((_impls_with_counts(impls), figures.one_line(reason)), []).append(context)
     return [f"Not ranked in {', '.join(names)}: {impls} ({reason})." for (impls, reason), names in contexts.items()]
 
 

@@ -116,8 +116,7 @@ def test_flush_bytes(facts, flush):
 
 
 @pytest.mark.parametrize(
-    ("asked", "name"),
-    [("auto", "h200"), ("AUTO", "h200"), ("h200", "h200"), ("H200", "h200"), ("cpu", "cpu")],
+    ("asked", "name"), [("auto", "h200"), ("AUTO", "h200"), ("h200", "h200"), ("H200", "h200"), ("cpu", "cpu")]
 )
 def test_choose_what_is_here(asked, name):
     profile, facts = choose(asked, [HOST, H200])

@@ -75,8 +75,7 @@ def test_cases_of_one_level_stand_in_one_line():
 def test_conditions_are_counted_over_their_cases():
     conditions = under(runs=50, graph="it allocates while it is captured, which is more than this column has room for")
     twice = found(
-        verification(repeats=300, conditions=conditions),
-        verification(SMALL, repeats=300, conditions=under(runs=20)),
+        verification(repeats=300, conditions=conditions), verification(SMALL, repeats=300, conditions=under(runs=20))
     )
     line = cells(twice)
     assert (line["cases"], line["side stream"], line["graph replay"]) == ("2", "same (70)", "same (20), not run on 1")

@@ -34,10 +34,7 @@ def test_the_subject_and_baseline_are_passed_on():
 
 
 def test_unknown_format_and_unwritable_file(tmp_path):
-    with pytest.raises(
-        UsageError,
-        match=", ".join(reports.FORMATS),
-    ):
+    with pytest.raises(UsageError, match=", ".join(reports.FORMATS)):
         reports.render(mixed(), "pdf")
     with pytest.raises(UsageError, match="--out"):
         reports.write(mixed(), "csv", tmp_path / "no" / "such" / "folder")

@@ -8,9 +8,10 @@ import pytest
 
 from harness.analysis.comparison import compare
 from harness.errors import UsageError
+from harness.records.reasons import Reason
 from harness.records.schema import ContextRecord, HolderRecord
 from reports import render
-from reports.parts.training_step import of_case, section, speedups, times, waiting
+from reports.parts.training_step import not_timed, of_case, section, speedups, times, waiting
 from tests.results_factory import CASE, LAYER, conditions, helpers, in_contexts, results, row, timing
 
 HELD = HolderRecord(programs=8, threads=640, shared_kib=200)
@@ -31,6 +32,14 @@ def beside(*waited_in_each_process, cases=(CASE,)):
             rows.append(stalls(row("quack", 25.0, **here), waited, 30.0))
             rows.append(stalls(row("torch-eager", 40.0, **here), 0, 50.0))
     return results(*rows, context="cold,beside:8")
+
+
+def test_reasons_that_differ_in_numbers_alone_are_one_sentence():
+    reasons = (Reason("tool_stopped", {"where": "there", "seconds": number}) for number in (2, 3))
+    records = ({"graph": ContextRecord(status="crashed", reason=reason)} for reason in reasons)
+    rows = [row("quack", 25.0, case=c).model_copy(update={"contexts": next(records)}) for c in (CASE, LAYER)]
+    lines = not_timed(compare(results(*rows, context="cold,graph"), baseline="quack"))
+    assert lines == ["Not ranked in graph: quack in 2 cases (crashed: stopped there after 2 to 3 s)."]
 
 
 def step():
