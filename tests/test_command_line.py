@@ -372,8 +372,7 @@ def test_resuming_where_there_is_no_run_at_all(workers, folder, capsys):
 
 
 @pytest.mark.parametrize(
-    ("out", "why"),
-    [("file", "File exists"), ("file/below", "Not a directory"), ("n" * 300, "File name too long")],
+    ("out", "why"), [("file", "File exists"), ("file/below", "Not a directory"), ("n" * 300, "File name too long")]
 )
 def test_a_folder_that_cannot_be_made(workers, folder, capsys, out, why):
     (folder / "file").write_text("precious")

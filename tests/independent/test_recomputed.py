@@ -150,8 +150,7 @@ class Case:
         case = self.fields
         more = [f"w{case['weight_dtype']}"] * (case["weight"] and case["weight_dtype"] != case["dtype"])
         more += ["noweight"] * (not case["weight"]) + ["zerocentred"] * case["zero_centred"]
-        of_heads = {"qk": f"{case.get('heads')}of{case.get('projection')}"}
-        more += [feature + of_heads.get(feature, "") for feature in case.get("features", [])]
+        more += [f"qk{case['heads']}of{case['projection']}" if f == "qk" else f for f in case.get("features", [])]
         return "-".join([case["norm"], f"{case['rows']}x{case['cols']}", case["dtype"], *more])
 
 

@@ -10,7 +10,7 @@ from harness.cases import NormCase
 from harness.records.published_plan import Plan, read_plan
 from reports.published.run_facts import COLUMNS, dtype_text, run_facts, variant_text
 from reports.published.site_page import shared_once
-from reports.published.sources import sources
+from reports.published.sources import Source, sources
 from tests.reports.published.small_checkout import CASES, make, publish, timed
 from tests.reports.test_training_step import beside, step
 from tests.results_factory import results, row, verification
@@ -30,6 +30,14 @@ def facts(tmp_path_factory):
 def rows(case):
     """What is known of each implementation on a case, as the script of the page reads it."""
     return {entry[0]: dict(zip_longest(COLUMNS, entry)) for entry in case["entries"]}
+
+
+def test_current_runs_come_before_stale_ones(tmp_path, monkeypatch):
+    monkeypatch.setattr(Source, "stale", property(lambda source: source.name == "old"))
+    entries = {name: {"about": name, "bench": {}} for name in ("old", "new")}
+    for name in entries:
+        publish(step(), tmp_path / f"h200/{name}.jsonl.bz2", "h200")
+    assert [each.name for each in sources(Plan.model_validate({"runs": entries}), tmp_path)] == ["new", "old"]
 
 
 def test_groups_are_what_a_reader_chooses(facts):
@@ -76,9 +84,8 @@ def test_nobody_is_fastest_while_variants_are_missing_and_what_is_outside_its_pu
     run = timed(CASES[:1])
     fields = {"quack": {"outside": "made for Blackwell"}, "liger": {"for_speed": ["liger-cutedsl"]}}
     impls = [impl.model_copy(update=fields.get(impl.name, {})) for impl in run.run.implementations]
-    publish(
-        replace(run, run=run.run.model_copy(update={"implementations": impls})), tmp_path / "h200/a.jsonl.bz2", "h200"
-    )
+    run = replace(run, run=run.run.model_copy(update={"implementations": impls}))
+    publish(run, tmp_path / "h200/a.jsonl.bz2", "h200")
     plan = Plan.model_validate({"runs": {"a": {"about": "one", "bench": {"shapes": "32768x1024"}}}})
     facts = run_facts(sources(plan, tmp_path)[0])
     assert facts["groups"][0]["cases"][0]["answer"].startswith("triton-inhouse is first: 1.497")
