@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import platform
 import shutil
 import signal
 import site
@@ -20,6 +21,7 @@ from typing import Any
 
 from harness.errors import UnavailableError
 from harness.judge.messages import ANSWERS, Failed, JudgeMessage, channel_of
+from harness.judge.sandbox import ARCHITECTURES, NUMBERS
 from harness.records.reasons import Reason
 from harness.worker.channel import BadMessageError, Channel
 from harness.worker.own_process import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG
@@ -29,6 +31,7 @@ MOST_PROCESSES = 64 + 8 * (os.cpu_count() or 1)  # a build starts several for ea
 FIRST_LOOK_S = 0.5  # a stretch that is shorter is not disturbed by reading /proc
 LOOK_S = 0.1
 STOP_LIMIT_S, END_LIMIT_S = 3.0, 30.0  # a GPU takes its time to end a kernel
+_LIBC = ctypes.CDLL(None)
 DEAD = frozenset("ZX")  # states in /proc
 STOPPED = DEAD | frozenset("Tt")
 PR_GET_CHILD_SUBREAPER = 37  # linux/prctl.h
@@ -114,10 +117,11 @@ class Child:
         return sum(int(line.split()[0]) for each in self.family() for line in _of_threads(each.pid, "schedstat"))
 
     def stop(self) -> None:
-        """Stop it and its group, and note when; `settle` makes sure of it."""
+        """Stop it and its group, and note when, as `settle` does again for what still runs."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGSTOP)
         self.stopped_ns = time.perf_counter_ns()
+        _stop_threads(self.pid)
 
     def settle(self) -> None:
         """Wait until each of its threads and descendants has stopped; raises JudgedError for one that does not."""
@@ -126,8 +130,8 @@ class Child:
             if time.monotonic() > ends_s:
                 raise JudgedError("tampered", Reason("does_not_stop"))
             for pid in running:
-                with suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGSTOP)
+                _stop_threads(pid)
+            self.stopped_ns = time.perf_counter_ns()
         self._stopped_at_ns = self.ran_ns()
 
     def check_stood_still(self) -> None:
@@ -296,6 +300,14 @@ def printable(reason: Reason) -> Reason:
 def _runs(pid: int) -> bool:
     """Whether any thread of a process is neither stopped nor dead."""
     return not _thread_states(pid) <= STOPPED
+
+
+def _stop_threads(pid: int) -> None:
+    """A process's own SIGSTOP waits for one thread, whose long call into the kernel would let the others go on."""
+    with suppress(OSError, KeyError):  # it has ended, or nobody knows this processor's numbers
+        tgkill = NUMBERS["tgkill"][ARCHITECTURES[platform.machine()][1]]
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            _LIBC.syscall(tgkill, pid, int(thread), signal.SIGSTOP)
 
 
 def _thread_states(pid: int) -> set[str]:

@@ -74,7 +74,7 @@ NUMBER_AT, ARCHITECTURE_AT, ARGUMENT_AT, SECOND_ARGUMENT_AT, THIRD_ARGUMENT_AT =
 # Who is signalled of a descriptor, and how (SIGCONT of a look into /proc, say); a terminal of its own, whose end does
 # so (unlocked, it is opened), or another's modes and size; attributes of files.
 FCNTLS = (8, 10, 15)
-IOCTLS = (0x8901, 0x8902, 0x540E, 0x5402, 0x5403, 0x5404, 0x5412, 0x5414, 0x40045431, 0x40086602, 0x401C5820)
+IOCTLS = (0x8901, 0x8902, 0x540E, 0x5422, 0x5402, 0x5403, 0x5404, 0x5412, 0x5414, 0x40045431, 0x40086602, 0x401C5820)
 
 
 def enter(scratch: Path, protected: Sequence[int], gpu: bool, without: Iterable[str] = ()) -> dict[str, bool]:

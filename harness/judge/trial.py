@@ -367,8 +367,9 @@ class Courtroom:
         done = self._checked(child.answer(self.settings.time_limit_s, "time", stop=True), go)
         if self._on_gpu:  # what is still computed is awaited, or read too early
             self._read_places(Commit(runner=seat.number, answers=done.answers))
-        ended = time.perf_counter_ns() if self._on_gpu else child.stopped_ns
+        ended = time.perf_counter_ns()
         child.settle()
+        ended = ended if self._on_gpu else child.stopped_ns
         return (ended - began) / 1e3, done
 
     def _queued(self, seat: _Seat, go: Go) -> tuple[float, Answered] | None:
