@@ -289,9 +289,10 @@ def test_unfinished_run_of_another_version_is_begun_again(folder, workers, monke
         monkeypatch.setattr(currency, "ENGINE_VERSION", 7)
         monkeypatch.setattr(session, "ENGINE_VERSION", 7)
     else:
-        raised = [item.model_copy(update={"version": 7 + (item.name == "liger")}) for item in HELLO.implementations]
-        workers.greeting = replace(HELLO, implementations=raised)
-        monkeypatch.setattr(currency, "adapter_versions", lambda _: {each.name: each.version for each in raised})
+        raised = VERSIONS | {"liger": VERSIONS["liger"] + 1}
+        impls = [item.model_copy(update={"version": raised[item.name]}) for item in HELLO.implementations]
+        workers.greeting = replace(HELLO, implementations=impls)
+        monkeypatch.setattr(currency, "adapter_versions", lambda _: raised)
     (large,) = surveyed(only="large")[1]
     assert (large.state, len(large.jobs)) == ("missing", 2)
     assert publish(workers, only="large") == {"large": "published"}

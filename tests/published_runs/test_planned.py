@@ -38,11 +38,14 @@ def test_every_published_file_stands_in_the_plan():
     assert {page.format for page in PLAN.pages.values()} <= set(reports.FORMATS)
 
 
-def test_pages_and_the_command_of_a_run(tmp_path):
+def test_pages_and_the_command_of_a_run(tmp_path, monkeypatch):
     (tmp_path / "plan.toml").write_text(SMALL)
     plan = read_plan(tmp_path / "plan.toml")
     assert plan.runs["one"].command_line("b200") == "normbwd bench --device b200 --shapes 64x64"
     assert file_of("b200", "one", tmp_path) == tmp_path / "b200/one.jsonl.bz2"
+    assert plan.pages["one.md"].of == ("one",)
+    monkeypatch.setattr(Path, "exists", lambda _: True)
+    assert plan.runs["one"].model_copy(update={"tuned": True}).command_line("b200").endswith("=results/b200/tuned.json")
 
 
 @pytest.mark.parametrize(
