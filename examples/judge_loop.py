@@ -23,7 +23,7 @@ ADVICE = {
     "impossible": "faster than its inputs can be read: it leaves out work",
     "saves_of_x": "compute from x, mean and rstd: what else was saved of x cannot be timed",
     "died": "it ended its process: an illegal access, or memory",
-    "short_stretch": "right, but too short for a verdict on speed: give a larger shape",
+    "short_stretch": "too short for a verdict on speed: give a larger shape",
     "runs_differ": "the same inputs gave other bits: replace atomics by a fixed order of summation",
     "shared_answers": "allocate the gradients in each call: the caller keeps them",
     "changed_input": "do not write to inputs, or declare in_place for dy",
