@@ -260,9 +260,11 @@ def flat_of_many(problem: Problem, gpu: GpuLimits) -> Tile:
 
     Two norms have a tile twice as large where a row is one chunk and nothing else is beside them, and one more tile in
     flight where it is two. RMSNorm with a gate has 4 warps up to 2048 columns, and two programs, and two of 8 warps up
-    to 4096; with masks alone, from 8192 to 12288 columns, 8 warps, packed. Up to two chunks are packed in 16 bits, but
-    for those of 4 warps, and three of a LayerNorm behind which a gate is, of which the last ends the row: registers
-    spill otherwise. A gate is read twice where holding it would take more than 128 registers; elsewhere that is slower.
+    to 4096; with masks alone, from 8192 to 12288 columns, 8 warps, packed. LayerNorm with a gate has a tile twice as
+    large up to 1024 columns, and one more in flight from 2048 to 4096. Up to two chunks are packed in 16 bits, but for
+    those of 4 warps, and for LayerNorms with a gate: those of 8 warps, and those of 16 with the gate behind the norm,
+    are faster unpacked; three chunks with it there, of which the last ends the row, are packed, as registers spill
+    otherwise. A gate is read twice where holding it would take more than 128 registers; elsewhere that is slower.
     """
     rows, cols = problem.rows, problem.cols
     two, gate = "dy1" in problem.extras, "z" in problem.extras and problem.accumulators == 1
@@ -272,9 +274,13 @@ def flat_of_many(problem: Problem, gpu: GpuLimits) -> Tile:
     chunk = 256 * warps
     chunks = -(-cols // chunk)
     large = two and len(problem.extras) == 1 and warps == 8 and chunks == 1 and problem.item_bytes == 2
-    tile_rows = max(1, floor_power_of_two((1024 if large else 512) * warps // (chunks * chunk)))
+    gated_layer = "z" in problem.extras and problem.accumulators == 2
+    tall = large or (gated_layer and warps == 4 and problem.item_bytes == 2 and problem.alignments == 1)
+    tile_rows = max(1, floor_power_of_two((1024 if tall else 512) * warps // (chunks * chunk)))
+    wide = gated_layer and chunks == 2 and warps == 8
     spills = problem.norm_first and problem.accumulators == 2 and cols % chunk > 0
-    packed = packed and not large and chunks <= (1 if gate and warps == 4 else 3 if spills else 6 if masked else 2)
+    packed = packed and not (large or wide or (gated_layer and chunks == 2 and problem.norm_first))
+    packed = packed and chunks <= (1 if gate and warps == 4 else 3 if spills else 6 if masked else 2)
     few_turns = rows <= 4 * gpu.multiprocessors * tile_rows
     pair = gate and warps == 8 and chunks <= 2 and gpu.ptx and not few_turns
     programs = gpu.multiprocessors * (1 if few_turns or (warps > 4 and not pair) else 2)
@@ -289,7 +295,7 @@ def flat_of_many(problem: Problem, gpu: GpuLimits) -> Tile:
         packed=packed,
         reread=pair or ("z" in problem.extras and warps == 16),
         maxnreg=_registers(2 if pair else 1, warps) if limited else None,
-        stages=STAGES + (two and warps == 8 and chunks == 2),
+        stages=STAGES + (wide or (two and warps == 8 and chunks == 2)),
     )
 
 
