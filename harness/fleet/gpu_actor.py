@@ -17,7 +17,7 @@ from harness import devices
 from harness.errors import UnavailableError
 from harness.records.run_records import DeviceRecord
 from harness.run.compile_ahead import CompilingAhead, Task, processes_ahead, rounds
-from harness.run.process import LocalWorker, Started, Worker, WorkerDiedError, begin_worker, start_worker
+from harness.run.process import Started, Worker, WorkerDiedError, WorkerProcess, begin_worker, start_worker
 from harness.run.provenance import device_record, own_revision
 from harness.worker.messages import Done, Event, Hello, Request, Start
 
@@ -39,7 +39,7 @@ class GpuLocation:
 class GpuActor:
     """One GPU of a host, and the worker on it; `process` replaces `begin_worker`."""
 
-    def __init__(self, process: Callable[[Start, Path], LocalWorker] | None = None) -> None:
+    def __init__(self, process: Callable[[Start, Path], WorkerProcess] | None = None) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="normbwd-")
         self._log = Path(self._folder.name) / "worker.log"
         self._process = process or begin_worker
@@ -109,7 +109,7 @@ class GpuActor:
         """Fill the compilers' caches of this host; `actors` on it, this one included, compile a part each."""
         most = processes_ahead(processes, facts.kind, actors)
 
-        def launch(begun: Callable[[LocalWorker], None]) -> LocalWorker:
+        def launch(begun: Callable[[WorkerProcess], None]) -> WorkerProcess:
             return self._started(replace(start, asked=False), time_limit_s, begun).worker
 
         with CompilingAhead(rounds(tasks, most, facts.memory_bytes), launch, seed, time_limit_s, lambda: None) as ahead:
@@ -129,6 +129,6 @@ class GpuActor:
         return self._worker
 
     def _started(
-        self, start: Start, time_limit_s: float, begun: Callable[[LocalWorker], None] = lambda _: None
+        self, start: Start, time_limit_s: float, begun: Callable[[WorkerProcess], None] = lambda _: None
     ) -> Started:
         return start_worker(start, self._log, time_limit_s, self._process, begun)

@@ -11,7 +11,6 @@ import queue
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from types import TracebackType
 
 from harness.cases import DeviceKind, NormCase
 from harness.cases.catalogue import compiled_alike
@@ -19,7 +18,7 @@ from harness.cases.traffic import moved_bytes
 from harness.errors import UnavailableError, UsageError
 from harness.records.run_records import ImplRecord
 from harness.run.plan import Job
-from harness.run.process import LocalWorker, WorkerDiedError
+from harness.run.process import WorkerDiedError, WorkerProcess
 from harness.worker.messages import Warm
 from harness.worker.own_process import usable_cores
 
@@ -72,7 +71,7 @@ def rounds(tasks: Iterable[Task], processes: int, memory_bytes: int | None) -> l
     return list(by_workers.items())
 
 
-def end(workers: Sequence[LocalWorker]) -> None:
+def end(workers: Sequence[WorkerProcess]) -> None:
     """End them all at once, also those that stand still."""
     for worker in workers:
         worker.go_on()
@@ -90,12 +89,13 @@ class CompilingAhead:
     def __init__(
         self,
         rounds: Sequence[tuple[int, Sequence[Task]]],
-        launch: Callable[[Callable[[LocalWorker], None]], LocalWorker],
+        launch: Callable[[Callable[[WorkerProcess], None]], WorkerProcess],
         seed: int,
         time_limit_s: float,
         advance: Callable[[], None],
     ) -> None:
         self.impls = frozenset(impl for _, tasks in rounds for _, impl in tasks)
+        self.processes = 0  # the most workers there were since the last pause: one may end while others are timed
         self._rounds = rounds
         self._launch = launch
         self._seed = seed
@@ -104,22 +104,14 @@ class CompilingAhead:
         self._unfinished = {task for _, tasks in rounds for task in tasks}
         self._changed = threading.Condition()
         self._running = threading.Event()
-        self._workers: list[LocalWorker] = []
-        self._most = 0
+        self._workers: list[WorkerProcess] = []
         self._over = False
         self._thread = threading.Thread(target=self._compile, daemon=True)
-
-    @property
-    def processes(self) -> int:
-        """The most workers there were since the last pause: one may end while others are timed."""
-        return self._most
 
     def __enter__(self) -> CompilingAhead:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End the workers that still compile, which would otherwise keep this process from ending."""
         with self._changed:
             self._over = True
@@ -144,7 +136,7 @@ class CompilingAhead:
         with self._changed:
             if self._running.is_set():
                 self._running.clear()
-                self._most = len(self._workers)
+                self.processes = len(self._workers)
                 for worker in self._workers:
                     worker.pause()
 
@@ -171,7 +163,7 @@ class CompilingAhead:
                 thread.join()
 
     def _compile_waiting(self, waiting: queue.SimpleQueue[Task]) -> None:
-        worker: LocalWorker | None = None
+        worker: WorkerProcess | None = None
         while not self._over:
             try:
                 task = waiting.get_nowait()
@@ -196,17 +188,17 @@ class CompilingAhead:
             self._unfinished.remove(task)
             self._changed.notify_all()
 
-    def _register(self, worker: LocalWorker) -> None:
+    def _register(self, worker: WorkerProcess) -> None:
         with self._changed:
             self._workers.append(worker)
-            self._most = max(self._most, len(self._workers))
+            self.processes = max(self.processes, len(self._workers))
             over = self._over
             if not self._running.is_set():
                 worker.pause()
         if over:  # it was launched while the others were ended
             worker.kill()
 
-    def _end(self, worker: LocalWorker | None) -> None:
+    def _end(self, worker: WorkerProcess | None) -> None:
         with self._changed:
             if worker is None or self._over:  # then it is ended by `__exit__`
                 return
@@ -214,7 +206,7 @@ class CompilingAhead:
         with self._changed:  # only now it is off the device
             self._workers.remove(worker)
 
-    def _receive(self, worker: LocalWorker) -> None:
+    def _receive(self, worker: WorkerProcess) -> None:
         """Wait for the end of a task; the time for which the worker stands still does not count."""
         waited_s = 0.0
         while waited_s < self._time_limit_s:

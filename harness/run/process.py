@@ -58,18 +58,6 @@ class Worker(Protocol):
         ...
 
 
-class LocalWorker(Worker, Protocol):
-    """A worker on this host."""
-
-    def pause(self) -> None:
-        """Stop it, and all that it forked, until `go_on`."""
-        ...
-
-    def go_on(self) -> None:
-        """Let it go on after `pause`."""
-        ...
-
-
 class WorkerProcess:
     """A spawned worker; its output is appended to `log`."""
 
@@ -148,11 +136,11 @@ class WorkerProcess:
 class Started:
     """A worker that is ready, and its Hello: the implementations and devices here."""
 
-    worker: LocalWorker
+    worker: WorkerProcess
     hello: Hello
 
 
-def begin_worker(start: Start, log: Path) -> LocalWorker:
+def begin_worker(start: Start, log: Path) -> WorkerProcess:
     """A worker that has begun to start, for `start_worker` to wait for."""
     return WorkerProcess(start, log)
 
@@ -161,8 +149,8 @@ def start_worker(
     start: Start,
     log: Path,
     time_limit_s: float = START_LIMIT_S,
-    process: Callable[[Start, Path], LocalWorker] = begin_worker,
-    begun: Callable[[LocalWorker], None] = lambda _: None,
+    process: Callable[[Start, Path], WorkerProcess] = begin_worker,
+    begun: Callable[[WorkerProcess], None] = lambda _: None,
 ) -> Started:
     """Start a worker and wait for its Hello; the import of each --impl file may take `time_limit_s`.
 

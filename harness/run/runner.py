@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain, groupby
@@ -22,7 +22,7 @@ from harness.records.impossible import mark_impossible
 from harness.records.reasons import Reason
 from harness.records.schema import ConditionsRecord, RowRecord, Status
 from harness.records.settings import Settings
-from harness.run.compile_ahead import Task, task_of
+from harness.run.compile_ahead import CompilingAhead, task_of
 from harness.run.plan import KILLED, Job, without_untimed
 from harness.run.process import FROM_OUTSIDE, Worker, WorkerDiedError
 from harness.run.progress import Display
@@ -39,32 +39,6 @@ class Records(Protocol):
 
     def append(self, record: AnyRecord) -> None:
         """Write one record."""
-        ...
-
-
-class Background(Protocol):
-    """What goes on beside the run, such as `harness.run.compile_ahead.CompilingAhead`."""
-
-    @property
-    def impls(self) -> Collection[str]:
-        """The implementations that it compiles."""
-        ...
-
-    @property
-    def processes(self) -> int:
-        """The most processes that it had since the last pause."""
-        ...
-
-    def wait_for(self, tasks: Iterable[Task]) -> None:
-        """Wait until these are compiled."""
-        ...
-
-    def pause(self) -> None:
-        """Leave the device and the cores alone until `go_on`."""
-        ...
-
-    def go_on(self) -> None:
-        """Go on."""
         ...
 
 
@@ -93,7 +67,7 @@ class Runner:
     untimed: list[RowRecord] = field(default_factory=list[RowRecord])
     tested: bool = False
     loading: bool | None = None
-    background: Background | None = None
+    background: CompilingAhead | None = None
 
     def run(self, jobs: Iterable[Job]) -> None:
         """Run every job, each process in a fresh worker; each implementation of each job gets one row.

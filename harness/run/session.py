@@ -32,7 +32,7 @@ from harness.run.deadline import Deadline, OutOfTimeError
 from harness.run.draw import drawn_record, with_seed
 from harness.run.invocation import Invocation
 from harness.run.plan import Job, cells, one_a_library, plan, plan_verification, select, with_torch
-from harness.run.process import LocalWorker, Worker, begin_worker, start_worker
+from harness.run.process import Worker, WorkerProcess, begin_worker, start_worker
 from harness.run.progress import Display
 from harness.run.provenance import device_record, own_revision
 from harness.run.resolve import contexts_left_out, resolved, selftests_on
@@ -84,7 +84,7 @@ def bench(
         log = Path(folder) / "worker.log"
         display.say("starting a worker")
         known = known and _with_others_of_now(known)
-        early: list[LocalWorker] = []
+        early: list[WorkerProcess] = []
         path = None
         try:
             with ExitStack() as stack:
@@ -212,7 +212,7 @@ def _run(
     jobs: Sequence[Job],
     results: ResultsFile,
     first: Worker,
-    early: list[LocalWorker],
+    early: list[WorkerProcess],
     log: Path,
     display: Display,
     deadline: Deadline | None,
@@ -272,7 +272,7 @@ def _clocked(stage: str, stages_s: dict[str, float]) -> Generator[None]:
     stages_s[stage] = time.monotonic() - begun_s
 
 
-def _begun_early(invocation: Invocation, log: Path) -> Generator[LocalWorker]:
+def _begun_early(invocation: Invocation, log: Path) -> Generator[WorkerProcess]:
     """Workers that import torch while the first one asks the libraries, to compile as soon as it is known what."""
     names = invocation.settings.impls or "all"
     is_cpu = invocation.device == "cpu" or invocation.selftest_alone or not has_driver()
@@ -283,7 +283,12 @@ def _begun_early(invocation: Invocation, log: Path) -> Generator[LocalWorker]:
 
 @contextmanager
 def _compiling_ahead(
-    invocation: Invocation, planned: Planned, jobs: Sequence[Job], early: list[LocalWorker], log: Path, display: Display
+    invocation: Invocation,
+    planned: Planned,
+    jobs: Sequence[Job],
+    early: list[WorkerProcess],
+    log: Path,
+    display: Display,
 ) -> Generator[CompilingAhead | None]:
     """Fill the compilers' caches by several processes at once, where there are cores to spare and a GPU."""
     for worker in early:
@@ -295,7 +300,7 @@ def _compiling_ahead(
         yield None
         return
 
-    def take(start: Start, log: Path) -> LocalWorker:
+    def take(start: Start, log: Path) -> WorkerProcess:
         try:
             worker = early.pop()
         except IndexError:
@@ -303,7 +308,7 @@ def _compiling_ahead(
         worker.go_on()
         return worker
 
-    def launch(begun: Callable[[LocalWorker], None]) -> LocalWorker:
+    def launch(begun: Callable[[WorkerProcess], None]) -> WorkerProcess:
         start = replace(invocation.start(), asked=False)
         return start_worker(start, log, invocation.time_limit_s, take, begun).worker
 

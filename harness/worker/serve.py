@@ -13,7 +13,7 @@ from contextlib import suppress
 from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, get_args
+from typing import TYPE_CHECKING, get_args
 
 from harness.cases import RUN_FOLDER
 from harness.errors import UsageError
@@ -23,7 +23,6 @@ from harness.worker.messages import (
     Aside,
     Began,
     Done,
-    Event,
     Hello,
     ListConfigs,
     Load,
@@ -80,13 +79,6 @@ CPU_ENVIRONMENT = {
     "TRITON_INTERPRET": "1",  # Triton kernels are verified on a CPU, in its interpreter
 }
 SPOILT_EXIT = 70
-
-
-class Sender(Protocol):
-    """The worker's end of the connection."""
-
-    def send(self, event: Event, /) -> None:
-        """Send an event to the parent."""
 
 
 def serve(connection: Connection, start: Start, log: Path) -> None:
@@ -197,7 +189,7 @@ def _hello(
     return Hello(facts, records, shared, {name: fault for name, (_, fault) in answers.items() if fault})
 
 
-def answer(request: Request, implementations: dict[str, Implementation], connection: Sender) -> None:
+def answer(request: Request, implementations: dict[str, Implementation], connection: Channel[Request]) -> None:
     """Answer one request: do it, send the results, then Done."""
     match request:
         case Load():
@@ -215,7 +207,7 @@ def answer(request: Request, implementations: dict[str, Implementation], connect
     connection.send(Done())
 
 
-def _load(request: Load, implementations: dict[str, Implementation], connection: Sender) -> None:
+def _load(request: Load, implementations: dict[str, Implementation], connection: Channel[Request]) -> None:
     """Import what the adapters name."""
     from harness.verify.process_state import ProcessState
 
@@ -239,7 +231,7 @@ def _compile(request: Warm, implementations: dict[str, Implementation]) -> None:
         print(f"compiling ahead {request.impl} {request.case.key}: {error!r}", file=sys.stderr)
 
 
-def _try(request: Try, implementations: dict[str, Implementation], connection: Sender) -> None:
+def _try(request: Try, implementations: dict[str, Implementation], connection: Channel[Request]) -> None:
     from harness.worker.rows import SpoiltError, release_all
     from harness.worker.trial import Trial
 
@@ -259,7 +251,7 @@ def _try(request: Try, implementations: dict[str, Implementation], connection: S
     release_all(request.case.device)
 
 
-def _self_test(request: SelfTest, connection: Sender) -> None:
+def _self_test(request: SelfTest, connection: Channel[Request]) -> None:
     from harness.worker.rows import release_all
     from harness.worker.selftest import make_selftest
 
