@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from harness.grouping import grouped
+
 LONGEST = 40
 TAIL = 12  # of a name that is cut, kept from its end: generated names differ there
 
@@ -30,10 +32,7 @@ def shorten(name: str) -> str:
 def display_names(names: Sequence[str]) -> list[str]:
     """The short names of the kernels of one row; different kernels that become equal are numbered."""
     short = [shorten(name) for name in names]
-    same: dict[str, list[str]] = {}
-    for name, brief in zip(names, short, strict=True):
-        if name not in same.setdefault(brief, []):
-            same[brief].append(name)
+    same = grouped(dict.fromkeys(zip(short, names, strict=True)))
     return [
         _numbered(brief, same[brief].index(name) + 1) if len(same[brief]) > 1 else brief
         for name, brief in zip(names, short, strict=True)

@@ -14,6 +14,7 @@ from harness.cases.variants import FEATURES, PLAIN
 from harness.defaults import BASELINE
 from harness.devices.facts import has_driver
 from harness.errors import UsageError
+from harness.grouping import grouped
 from harness.records.contexts import MEANINGS
 from harness.records.reason_texts import sentence
 from harness.records.reasons import Reason
@@ -159,10 +160,7 @@ def _parts(listed: Listing) -> Iterator[Table | str]:
 
 
 def _impl_parts(impls: tuple[ListedImpl, ...]) -> Iterator[Table | str]:
-    absent: dict[Reason, list[str]] = {}
-    for item in impls:
-        if item.missing:
-            absent.setdefault(item.missing, []).append(item.name)
+    absent = grouped((item.missing, item.name) for item in impls if item.missing)
     shown = {"by default": "yes", "where named": "yes, run where named", "with --impls all": "yes, with --impls all"}
     rows = ((item.name, shown[item.runs] if item.here else "no", item.summary) for item in impls)
     yield _table(rows, "implementation", "here", "what it is")

@@ -12,6 +12,7 @@ from harness.cases.catalogue import studied
 from harness.cases.tensors import gradients_of
 from harness.cases.unfused import WITH_TORCH
 from harness.errors import UsageError, close_name
+from harness.grouping import grouped
 from harness.records.file import Results
 from harness.records.run_records import ImplRecord
 from harness.records.schema import RANKED, RowRecord
@@ -157,10 +158,8 @@ def _without_self_test(jobs: Iterable[Job], earlier: Results) -> set[tuple[int, 
     if earlier.run.settings.quick or earlier.run.device.profile == "cpu":
         return set()  # there is none
     lacking = {(row.process, row.case.key): row.gpu for row in chain(*untested(earlier).values())}
-    again: dict[tuple[int, int | None], list[tuple[int, str]]] = {}
-    for case in ((job.process, job.case.key) for job in jobs):
-        if case in lacking:
-            again.setdefault((case[0], lacking[case]), []).append(case)
+    planned = ((job.process, job.case.key) for job in jobs)
+    again = grouped(((case[0], lacking[case]), case) for case in planned if case in lacking)
     return {case for (_, gpu), cases in again.items() for case in (cases[-1:] if gpu is None else cases)}
 
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from harness.cases import NormCase
 from harness.devices.nvml import SensorReading
+from harness.grouping import grouped
 from harness.records.reasons import Reason
 from harness.records.schema import ConditionsRecord
 
@@ -33,10 +34,6 @@ def void_cause(before: SensorReading, after: SensorReading) -> Reason | None:
 
 def record(case: NormCase, group: str, process: int, readings: Sequence[SensorReading]) -> ConditionsRecord:
     """The readings of a case, one column for each quantity; a quantity with a missing reading is left out."""
-    throttled: dict[str, list[int]] = {}
-    for block, reading in enumerate(readings):
-        for reason in reading.throttled:
-            throttled.setdefault(reason, []).append(block)
     return ConditionsRecord(
         case=case,
         group=group,
@@ -46,7 +43,7 @@ def record(case: NormCase, group: str, process: int, readings: Sequence[SensorRe
         power_w=_column([reading.power_w for reading in readings]),
         temperature_c=_column([reading.temperature_c for reading in readings]),
         host_load=_column([reading.host_load for reading in readings]),
-        throttled=throttled,
+        throttled=grouped((reason, block) for block, each in enumerate(readings) for reason in each.throttled),
         # Minus this process. PIDs are not compared: in a container this process is listed under another one.
         other_processes=max((max(0, reading.processes - 1) for reading in readings), default=0),
     )

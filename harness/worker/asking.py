@@ -9,7 +9,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -19,6 +18,7 @@ from typing import Any
 
 from harness.cases import DeviceKind
 from harness.cases.adapter import Implementation
+from harness.grouping import grouped
 from harness.records.reasons import Reason
 from harness.records.run_records import ImplRecord
 from harness.worker.libraries import versions_for
@@ -53,12 +53,9 @@ def _asked_by_forks(
 ) -> Answers:
     global asked  # noqa: PLW0603
     asked = implementations, device
-    by_module: defaultdict[str, list[str]] = defaultdict(list)
-    for name, item in implementations.items():
-        if item.source not in files:
-            by_module[item.module.__name__].append(name)
+    others = ((item.module.__name__, name) for name, item in implementations.items() if item.source not in files)
     with suppress(BrokenProcessPool), ProcessPoolExecutor(forks, multiprocessing.get_context("fork")) as pool:
-        return dict(chain.from_iterable(pool.map(_in_fork, by_module.values())))
+        return dict(chain.from_iterable(pool.map(_in_fork, grouped(others).values())))
     return {}
 
 
