@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from signal import SIGCHLD, SIGCONT
 
+import psutil
+
 Instruction = tuple[int, int, int, int]  # code, jump if true, jump if false, operand
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -97,7 +99,6 @@ def limit(gpu: bool) -> bool:
     """Limit processes, files, CPU time and (without a GPU, whose driver maps all memory) the address space."""
     import resource
 
-    meminfo = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
     limits = {
         resource.RLIMIT_NPROC: 4096,  # of the user, not of this process; none for root: the parent counts
         resource.RLIMIT_FSIZE: 1 << 30,
@@ -106,7 +107,7 @@ def limit(gpu: bool) -> bool:
         resource.RLIMIT_MSGQUEUE: 0,
     }
     if not gpu:
-        limits[resource.RLIMIT_AS] = int(meminfo["MemAvailable"].split()[0]) * 1024 * 4 // 5
+        limits[resource.RLIMIT_AS] = psutil.virtual_memory().available * 4 // 5
     for kind, most in limits.items():
         hard = resource.getrlimit(kind)[1]
         allowed = most if hard == resource.RLIM_INFINITY else min(most, hard)

@@ -15,6 +15,8 @@ from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
 from pathlib import Path
 
+import psutil
+
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 PR_SET_CHILD_SUBREAPER = 36
 SWEEP_LIMIT_S = 5.0  # what is not dead by then waits for a device, or forks faster than it is killed
@@ -76,7 +78,7 @@ def go_on_under_keeper(in_keeper: Callable[[], None]) -> None:
         return
     status = signal.SIGKILL.value
     try:
-        signal.signal(signal.SIGTERM, _end_at_once)
+        signal.signal(signal.SIGTERM, lambda number, _: _end_like(number))
         os.setpgid(0, group)  # so that what stops the worker does not stop its keeper
         prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
         in_keeper()
@@ -85,10 +87,6 @@ def go_on_under_keeper(in_keeper: Callable[[], None]) -> None:
         status = _wait_for(child)
     finally:
         _end_like(status)
-
-
-def _end_at_once(number: int, _: object) -> None:
-    _end_like(number)
 
 
 def _wait_for(child: int) -> int:
@@ -121,17 +119,10 @@ def _end_descendants() -> None:
                 pass
         except ChildProcessError:
             return
-        for child in _children():
-            with suppress(OSError):
-                os.kill(child, signal.SIGKILL)
+        for child in psutil.Process().children():
+            with suppress(psutil.Error):  # it has ended
+                child.kill()
         time.sleep(0.002)
-
-
-def _children() -> Generator[int]:
-    for status in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):  # it has ended
-            if int(status.read_bytes().rpartition(b")")[2].split()[1]) == os.getpid():
-                yield int(status.parent.name)
 
 
 def end_with_parent(platform: str = sys.platform) -> None:
@@ -160,15 +151,11 @@ def limit_memory() -> None:
 
     An allocation that is too large then fails and costs one row, and the machine stays usable.
     """
-    try:
-        import resource
-
-        meminfo = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-    except (ImportError, OSError):
+    if sys.platform != "linux":
         return
-    free = int(meminfo["MemAvailable"].split()[0]) * 1024
-    limit = pages * resource.getpagesize() + free * 4 // 5
+    import resource
+
+    limit = psutil.Process().memory_info().vms + psutil.virtual_memory().available * 4 // 5
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (limit if soft == resource.RLIM_INFINITY else min(soft, limit), hard))
 
