@@ -41,14 +41,6 @@ class Drawn:
     xhat: Callable[[], torch.Tensor]
     narrow: bool
 
-    @property
-    def x(self) -> torch.Tensor:
-        return self.tensors["x"]
-
-    @property
-    def dy(self) -> torch.Tensor:
-        return self.tensors["dy"]
-
 
 Change = Callable[[Drawn], object]  # in place
 
@@ -107,8 +99,8 @@ def _tiny_weights(drawn: Drawn) -> None:
 
 
 def _outliers(drawn: Drawn) -> None:
-    drawn.x[:, 3::97] *= 100
-    drawn.dy[:, 5::101] *= 100
+    drawn.tensors["x"][:, 3::97] *= 100
+    drawn.tensors["dy"][:, 5::101] *= 100
 
 
 def _scaled(name: str, exponent: int, narrow_exponent: int) -> Change:

@@ -23,14 +23,11 @@ def moved_bytes(case: NormCase) -> int:
     return sum(tensor.size_bytes(case) for tensor in tensors_of(case) if tensor.traffic)
 
 
+@lru_cache(maxsize=1000)
 def shortest_possible_us(case: NormCase, datasheet_gbps: float) -> float:
     """The microseconds that reading x and dy once takes at the datasheet's rate: no cold backward is faster."""
-    return _x_and_dy_bytes(case) / datasheet_gbps / 1e3
-
-
-@lru_cache(maxsize=1000)
-def _x_and_dy_bytes(case: NormCase) -> int:
-    return sum(tensor.size_bytes(case) for tensor in tensors_of(case) if tensor.name in ("x", "dy"))
+    read = sum(tensor.size_bytes(case) for tensor in tensors_of(case) if tensor.name in ("x", "dy"))
+    return read / datasheet_gbps / 1e3
 
 
 def same_traffic_add(inputs: Inputs) -> Callable[[], object]:

@@ -7,8 +7,8 @@ Triton's tuners have all their configurations compiled here; each process that m
 
 from __future__ import annotations
 
-import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -150,9 +150,7 @@ class CompilingAhead:
 
     def _compile(self) -> None:
         for workers, tasks in self._rounds:
-            waiting: queue.SimpleQueue[Task] = queue.SimpleQueue()
-            for task in tasks:
-                waiting.put(task)
+            waiting = deque(tasks)
             threads = [
                 threading.Thread(target=self._compile_waiting, args=(waiting,), daemon=True)
                 for _ in range(min(workers, len(tasks)))
@@ -162,12 +160,12 @@ class CompilingAhead:
             for thread in threads:
                 thread.join()
 
-    def _compile_waiting(self, waiting: queue.SimpleQueue[Task]) -> None:
+    def _compile_waiting(self, waiting: deque[Task]) -> None:
         worker: WorkerProcess | None = None
         while not self._over:
             try:
-                task = waiting.get_nowait()
-            except queue.Empty:
+                task = waiting.popleft()
+            except IndexError:
                 break
             try:
                 self._running.wait()
