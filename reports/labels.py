@@ -14,6 +14,7 @@ from harness.analysis.step import Spender
 from harness.analysis.summary import Geomean, Wins
 from harness.cases import Norm, NormCase
 from harness.cases.input_kinds import INPUT_KINDS
+from harness.grouping import grouped
 from reports import figures
 
 NORMS: dict[Norm, str] = {"rms": "RMSNorm", "layer": "LayerNorm"}
@@ -31,14 +32,12 @@ def case_labels(cases: Sequence[NormCase]) -> dict[NormCase, str]:
     The shape of other inputs stands where they come in several; dtypes and the like where they are not the usual.
     """
     common = usual(cases)
-    shapes: dict[str, set[tuple[int, int]]] = {}
-    for case in cases:
-        shapes.setdefault(case.inputs, set()).add((case.rows, case.cols))
+    shapes = grouped((case.inputs, (case.rows, case.cols)) for case in cases)
     ordered = sorted(dict.fromkeys(cases), key=lambda case: list(INPUT_KINDS).index(case.inputs))
     named: dict[NormCase, str] = {}
     for case in ordered:
         parts = [case.inputs]
-        if case.inputs == "normal" or len(shapes[case.inputs]) > 1:
+        if case.inputs == "normal" or len(set(shapes[case.inputs])) > 1:
             parts.append(shape(case))
         if variant(case) != common:
             parts.append(variant(case))

@@ -16,6 +16,7 @@ from harness.analysis.currency import is_own
 from harness.analysis.joining import untested
 from harness.errors import UsageError
 from harness.git import GitError, git
+from harness.grouping import grouped
 from harness.publish.packing import without_traces
 from harness.records.contexts import COLD
 from harness.records.file import Results, lines_of, load
@@ -146,10 +147,8 @@ def _is_stated(impl: ImplRecord) -> bool:
 
 def _of_timing(results: Results) -> Iterator[str]:
     processes = results.run.settings.processes
-    measured: dict[str, set[int]] = {}
-    for row in results.rows:
-        measured.setdefault(row.case.key, set()).add(row.process)
-    if keys := [key for key, numbers in measured.items() if numbers != set(range(processes))]:
+    measured = grouped((row.case.key, row.process) for row in results.rows)
+    if keys := [key for key, numbers in measured.items() if set(numbers) != set(range(processes))]:
         yield f"not all of the {processes} processes measured {_some(keys)}; go on with it by --resume"
     for when, rows in untested(results).items():
         if rows:

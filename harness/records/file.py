@@ -27,6 +27,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from harness.cases import NormCase
 from harness.errors import UnavailableError, UsageError
+from harness.grouping import grouped
 from harness.records import impossible, limits
 from harness.records.contexts import COLD, HOST
 from harness.records.reason_texts import sentence
@@ -101,13 +102,11 @@ class Results:
     @property
     def finished_cases(self) -> int:
         """The number of cases with rows; of an unfinished run, of cases with a row of all that are tried on them."""
-        rows: dict[NormCase, set[str]] = {}
-        for row in self.rows:
-            rows.setdefault(row.case, set()).add(row.impl)
+        rows = grouped((row.case, row.impl) for row in self.rows)
         if self.end is not None and not self.end.interrupted:
             return len(rows)
         impls = self.run.implementations
-        return sum({impl.name for impl in impls if impl.is_tried_on(case)} <= names for case, names in rows.items())
+        return sum({impl.name for impl in impls if impl.is_tried_on(case)} <= {*names} for case, names in rows.items())
 
 
 def _row_in_context(row: RowRecord, context: str) -> RowRecord | None:

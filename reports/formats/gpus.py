@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from harness.analysis.comparison import Comparison
 from harness.analysis.machines import FEWEST_GPUS, RUN_BAND, OverGpus, claim, largest_usual
 from harness.errors import UsageError
+from harness.grouping import grouped
 from reports import figures
 from reports.markdown_writer import escape, paragraphs, table
 from reports.parts import conditions
@@ -47,13 +47,11 @@ def render(runs: Sequence[Comparison]) -> str:
 def _claims(over: OverGpus) -> list[str]:
     """How often each implementation is faster, the same or slower than the baseline, and its cells."""
     claims = over.claims()
-    counts: dict[str, Counter[str]] = {}
-    for (_, impl), (_, said) in claims.items():
-        counts.setdefault(impl, Counter())[said] += 1
     verdicts = ("faster", "same", "slower")
+    by_impl = grouped((impl, said) for (_, impl), (_, said) in claims.items())
     counted = [
-        [escape(impl), _mean(over, impl), *(str(of_impl[said]) for said in verdicts)]
-        for impl, of_impl in counts.items()
+        [escape(impl), _mean(over, impl), *(str(said.count(word)) for word in verdicts)]
+        for impl, said in by_impl.items()
     ]
     cells = [
         [case, escape(impl), figures.ratio_and_interval(ratio), said] for (case, impl), (ratio, said) in claims.items()
