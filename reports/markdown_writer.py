@@ -64,8 +64,7 @@ def escape(text: str) -> str:
 
 def code(text: str) -> str:
     """Text on one line, as code; it cannot end the code early."""
-    inside = figures.printable(text).replace("`", "'")
-    return f"`{inside}`"
+    return "`" + figures.printable(text).replace("`", "'") + "`"
 
 
 def _text(cell: Cell) -> str:

@@ -136,8 +136,7 @@ def _with_settings_of(
         processes=invocation.settings.processes,
         cross_check=False,
     )
-    confirming = invocation.changed(settings=settings, device=run.device.profile)
-    return confirming.for_cases(cases)
+    return invocation.changed(settings=settings, device=run.device.profile).for_cases(cases)
 
 
 def _with_revisions(invocation: Invocation, run: RunRecord, checked_out: ExitStack) -> Invocation:

@@ -129,8 +129,7 @@ class _Bytes:
     """Device memory at an address, as torch takes it from other libraries."""
 
     def __init__(self, address: int, size: int) -> None:
-        data = (address, False)
-        self.__cuda_array_interface__ = {"shape": (size,), "typestr": "|u1", "data": data, "version": 2}
+        self.__cuda_array_interface__ = {"shape": (size,), "typestr": "|u1", "data": (address, False), "version": 2}
 
 
 def device_block(runner: int, handle: str, offset: int, size: int) -> torch.Tensor:

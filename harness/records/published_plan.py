@@ -51,20 +51,16 @@ class PlannedRun(Record):
         return self
 
     @property
-    def command(self) -> str:
-        """The command that measures it."""
-        return "bench" if self.verify is None else "verify"
-
-    @property
     def settings(self) -> Settings:
         """The settings of the command; unset ones get the device's default."""
         return self.bench or (self.verify or Settings()).changed(timed=False)
 
     def command_line(self, device: str) -> str:
         """The command line that measures it by hand on a device."""
+        command = "bench" if self.verify is None else "verify"
         more = ["--sanitizer"] if self.sanitizer else []
         more += [f"--tuned={path.relative_to(CHECKOUT)}" for path in self.tuned_files(device)]
-        return shlex.join(["normbwd", self.command, "--device", device, *self.settings.as_options(), *more])
+        return shlex.join(["normbwd", command, "--device", device, *self.settings.as_options(), *more])
 
     def tuned_files(self, device: str) -> tuple[Path, ...]:
         """The device's file of `normbwd tune`, which lies beside its results."""

@@ -50,12 +50,11 @@ def drawn_record(invocation: Invocation, impls: Sequence[ImplRecord], checkout: 
         commit, _, committed_at = git(checkout, "log", "-1", "--format=%H %cI", "--", *OWN_FILES).partition(" ")
     except GitError:
         commit, committed_at = "", ""
-    versions = (impl.version for impl in impls if impl.name == OWN_IMPL)
     return DrawnRecord(
         seed=parse_draw(invocation.settings.draw)[1] or 0,
         chosen=not invocation.seed_of_system,
         impl=OWN_IMPL,
-        version=next(versions, None),
+        version=next((impl.version for impl in impls if impl.name == OWN_IMPL), None),
         commit=commit or None,
         committed_at=committed_at or None,
     )

@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from harness import __version__, devices
-from harness.cases import NormCase
 from harness.cases.suites import Shape, parse_norms
 from harness.cases.tuned import read_tuned
 from harness.defaults import BASELINE
@@ -150,31 +149,23 @@ def plan_run(
     left_out = contexts_left_out(settings, facts.kind, facts.sm_count)
     files = tuple(map(str, (*invocation.impl_files, *invocation.tuned_files)))
     impls = select(hello.implementations, settings.impls, settings.baseline or None, BASELINE, files)
-    _refuse_other_devices(invocation.tuned_files, facts)
+    for path in invocation.tuned_files:
+        if fault := read_tuned(str(path)).other_device(facts.name, facts.sm_count):
+            raise UsageError(f"--tuned {path} {fault}")
     for impl in impls:
         if invocation.sides and impl.missing:
             raise UnavailableError(f"{impl.name} cannot be compared here: {sentence(impl.missing)}")
         if fault := hello.misconfigured.get(impl.name):
             raise UsageError(fault)
-    cases = _cases(invocation, settings, facts)
+    cases = list(invocation.cases)
+    if not cases and not invocation.selftest_alone:
+        cases = cases_on(facts.kind, settings, facts.memory_bytes)
     impls = with_torch(impls, hello.implementations, asked_for(cases, settings))
     jobs = plan(cases, impls, settings.processes) if settings.timed else plan_verification(cases, impls)
     settings = settings.changed(baseline=impls[0].name, cells=max(1, cells(jobs)))
     here = [] if invocation.settings.impls else one_a_library(hello.implementations)
     slow = [item.name for item in here if item.slow_to_compile and not item.missing and item not in impls]
     return Planned(settings, profile, facts, impls, jobs, left_out, slow)
-
-
-def _refuse_other_devices(tuned_files: Sequence[Path], facts: devices.DeviceFacts) -> None:
-    for path in tuned_files:
-        if fault := read_tuned(str(path)).other_device(facts.name, facts.sm_count):
-            raise UsageError(f"--tuned {path} {fault}")
-
-
-def _cases(invocation: Invocation, settings: Settings, facts: devices.DeviceFacts) -> list[NormCase]:
-    if invocation.selftest_alone:
-        return []
-    return list(invocation.cases) or cases_on(facts.kind, settings, facts.memory_bytes)
 
 
 def open_results(
@@ -241,8 +232,9 @@ def _run(
         if deadline and (deadline.not_begun or len(fitting) < len(jobs)):
             raise OutOfTimeError(results.path)
         if invocation.sanitizer:
-            with _clocked("sanitizer", runner.stages_s):
-                _sanitize(invocation, planned.impls, results, display, deadline)
+            begun_s = time.monotonic()
+            _sanitize(invocation, planned.impls, results, display, deadline)
+            runner.stages_s["sanitizer"] = time.monotonic() - begun_s
 
 
 @contextmanager
@@ -263,13 +255,6 @@ def closing_with_end_record(results: ResultsFile, stages_s: dict[str, float], lo
             results.append(end)
             if log is not None:
                 shutil.copy(log, results.path.parent / "worker.log")
-
-
-@contextmanager
-def _clocked(stage: str, stages_s: dict[str, float]) -> Generator[None]:
-    begun_s = time.monotonic()
-    yield
-    stages_s[stage] = time.monotonic() - begun_s
 
 
 def _begun_early(invocation: Invocation, log: Path) -> Generator[WorkerProcess]:

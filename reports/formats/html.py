@@ -199,9 +199,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["code"] = _code
-    environment.filters["anchor"] = lambda title: re.sub(
-        r"\W+", "-", str(title).lower()
-    )  # the name of a place on the page
+    # The name of a place on the page.
+    environment.filters["anchor"] = lambda title: re.sub(r"\W+", "-", str(title).lower())
     return environment
 
 
