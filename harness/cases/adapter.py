@@ -72,10 +72,6 @@ class Implementation:
         return getattr(self.module, "in_place", False)
 
     @property
-    def contiguous_only(self) -> bool:
-        return getattr(self.module, "contiguous_only", False)
-
-    @property
     def handles(self) -> dict[Norm, frozenset[str]]:
         """The features of a case, beyond the plain one, that the adapter knows, by norm."""
         declared: Any = getattr(self.module, "handles", ())
@@ -155,7 +151,7 @@ class Implementation:
         """Say why this case cannot run, or None; what the case has beyond a plain one has to be handled."""
         if unknown := [feature for feature in case.features if feature not in self.handles[case.norm]]:
             return f"does not handle {', '.join(unknown)}"
-        if self.contiguous_only and not INPUT_KINDS[case.inputs].contiguous:
+        if getattr(self.module, "contiguous_only", False) and not INPUT_KINDS[case.inputs].contiguous:
             return "takes contiguous inputs alone"
         if reason := _text("unsupported", self.module.unsupported(case, *self.arguments)):
             return reason

@@ -73,11 +73,10 @@ class Invocation(BaseModel, frozen=True, extra="forbid"):
         kind: Literal["auto", "gpu", "cpu"] = "gpu"
         if (device := self.device.strip().lower()) in ("auto", "cpu"):
             kind = "cpu" if device == "cpu" else "auto"
-        sides = copies(self.sides, self.settings.seed, process)
         return Start(
             device=kind,
             impl_files=tuple(map(str, self.impl_files)),
-            sides=sides,
+            sides=copies(self.sides, self.settings.seed, process),
             tuned_files=tuple(map(str, self.tuned_files)),
             offered=self.offered,
         )

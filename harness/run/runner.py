@@ -220,8 +220,7 @@ class Runner:
         if name in self.missing:
             self._write_failure(job, name, "missing", self.missing[name])
         elif self.hard_failures[name] >= QUARANTINE_AFTER:
-            reason = Reason("in_quarantine", {"after": QUARANTINE_AFTER})
-            self._write_failure(job, name, "crashed", reason)
+            self._write_failure(job, name, "crashed", Reason("in_quarantine", {"after": QUARANTINE_AFTER}))
         else:
             return False
         return True

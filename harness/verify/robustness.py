@@ -6,7 +6,7 @@ import ctypes
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations, product
 
 import torch
@@ -16,7 +16,7 @@ from harness.cases.guards import each_place_once, whole_buffer
 from harness.cases.tensors import OUTPUT_GRADIENTS, gradients_of
 from harness.records.reasons import Reason
 from harness.verify.determinism import same_bits
-from harness.verify.reference import Piece, kept_pieces
+from harness.verify.reference import Piece
 
 M_PERTURB = -6  # of mallopt: what malloc hands out is filled with the complement of this byte
 ALMOST_NAN = 0x01  # its complement, 0xFE, is NaN in fp16, and -1.7e38 in bf16 and fp32; 0x00 would switch it off
@@ -35,12 +35,7 @@ class Pristine:
     @classmethod
     def of(cls, inputs: Inputs) -> Pristine:
         """Copy the inputs of a case, the statistics among them."""
-        buffers = {name: whole_buffer(tensor).clone() for name, tensor in inputs.tensors().items()}
-        return cls(buffers)
-
-    def with_reference(self, inputs: Inputs) -> Pristine:
-        """A copy with the reference of the inputs, if it fits into memory; called before any backward runs."""
-        return replace(self, exact=kept_pieces(inputs))
+        return cls({name: whole_buffer(tensor).clone() for name, tensor in inputs.tensors().items()})
 
     def output_gradients(self, inputs: Inputs) -> dict[str, torch.Tensor]:
         """The original dy, and dy1 where there is one."""

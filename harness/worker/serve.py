@@ -75,9 +75,7 @@ KERNEL_CHOICES = (
     "NVTE_BWD_LAYERNORM_SM_MARGIN",
     "HELION_AUTOTUNE_EFFORT",
 )
-CPU_ENVIRONMENT = {
-    "TRITON_INTERPRET": "1",  # Triton kernels are verified on a CPU, in its interpreter
-}
+CPU_ENVIRONMENT = {"TRITON_INTERPRET": "1"}  # Triton kernels are verified on a CPU, in its interpreter
 SPOILT_EXIT = 70
 
 
@@ -109,8 +107,7 @@ def serve(connection: Connection, start: Start, log: Path) -> None:
 
     try:
         implementations = find_implementations(start, announce)
-        empty = Hello([], [], {})
-        hello = _hello(implementations, start, on_cpu, announce) if start.asked else empty
+        hello = _hello(implementations, start, on_cpu, announce) if start.asked else Hello([], [], {})
     except UsageError as error:
         channel.send(Refused(str(error), error.exit_code))
         return

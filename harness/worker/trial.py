@@ -11,7 +11,7 @@ import random
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.cases import Chosen, Grads, Inputs, NormCase, case_seed, make_inputs
@@ -22,6 +22,7 @@ from harness.verify import precision, robustness
 from harness.verify.interpreter import NEVER_TIMED, watch_interpreter
 from harness.verify.left_processes import own_processes, stay_busy
 from harness.verify.process_state import ProcessState
+from harness.verify.reference import kept_pieces
 from harness.verify.verifier import Verifier, VerifyResult, bytes_in_use, synchronise
 from harness.worker.configured import configuration_note
 from harness.worker.contenders import Contender, Contenders
@@ -64,7 +65,7 @@ class Trial:
         self.rows.watch(None, "inputs")
         try:
             self.inputs = make_inputs(self.case, self.settings.seed)
-            self.pristine = robustness.Pristine.of(self.inputs).with_reference(self.inputs)
+            self.pristine = replace(robustness.Pristine.of(self.inputs), exact=kept_pieces(self.inputs))
         except Exception as error:  # most often too large for the device
             for implementation in runnable:
                 self.rows.write_error(implementation.name, error)
