@@ -18,7 +18,7 @@ from rich.console import Console
 
 import reports
 from harness.__main__ import main
-from harness.devices import DeviceFacts
+from harness.devices.facts import DeviceFacts
 from harness.engine_version import ENGINE_VERSION
 from harness.errors import UnavailableError, UsageError
 from harness.fleet import preview

@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness import devices
+from harness.devices import profiles
+from harness.devices.facts import DeviceFacts
 from harness.errors import UnavailableError
 from harness.records.run_records import DeviceRecord
 from harness.run.compile_ahead import CompilingAhead, Task, processes_ahead, rounds
@@ -32,7 +33,7 @@ class GpuLocation:
     host: str
     visible: str
     device: DeviceRecord
-    facts: devices.DeviceFacts
+    facts: DeviceFacts
     revision: str | None
 
 
@@ -66,7 +67,7 @@ class GpuActor:
     def place(self, device: str, hello: Hello) -> GpuLocation:
         """The GPU of the worker; raises UnavailableError where it is not the `device` of the command line."""
         host = self.host()
-        profile, facts = devices.choose(device, hello.available)
+        profile, facts = profiles.choose(device, hello.available)
         if facts.kind == "cpu" and device != "cpu":
             raise UnavailableError(f"torch finds no GPU on {host}, where Ray has one; see `normbwd list devices` there")
         visible = os.environ.get("CUDA_VISIBLE_DEVICES") or os.environ.get("HIP_VISIBLE_DEVICES") or ""
@@ -103,7 +104,7 @@ class GpuActor:
         *,
         processes: int | None,
         actors: int,
-        facts: devices.DeviceFacts,
+        facts: DeviceFacts,
         time_limit_s: float,
     ) -> None:
         """Fill the compilers' caches of this host; `actors` on it, this one included, compile a part each."""

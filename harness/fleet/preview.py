@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness import devices
 from harness.cases.drawn_shapes import parse_draw
-from harness.devices import PROFILES, DeviceFacts, DeviceProfile
+from harness.devices import profiles
+from harness.devices.facts import DeviceFacts
 from harness.errors import UsageError
 from harness.fleet.cluster import choose_gpus, connected
 from harness.records.file import Results, load
@@ -24,7 +24,7 @@ def describe_plan(invocation: Invocation, display: Display) -> str:
     if invocation.fleet is None:
         display.say("starting a worker")
         hello = inventory(invocation, measures=False)
-        profile, _ = devices.choose(invocation.device, hello.available)
+        profile, _ = profiles.choose(invocation.device, hello.available)
         return _lines(profile.family, None, plan_run(invocation, hello))
     with connected(invocation.fleet) as cluster:
         kind, gpus = choose_gpus(cluster.gpus(), invocation)
@@ -34,11 +34,11 @@ def describe_plan(invocation: Invocation, display: Display) -> str:
     return _lines(kind, gpus, plan_run(invocation, hello, on))
 
 
-def elsewhere(kind: str) -> tuple[DeviceProfile, DeviceFacts]:
+def elsewhere(kind: str) -> tuple[profiles.DeviceProfile, DeviceFacts]:
     """A GPU that is not here, by the name of its profile or family; without a profile its facts are unknown."""
-    profile = next((profile for profile in PROFILES if kind in (profile.name, profile.family)), None)
+    profile = next((profile for profile in profiles.PROFILES if kind in (profile.name, profile.family)), None)
     facts = DeviceFacts("cuda", profile.title if profile else kind, profile.architecture if profile else "")
-    return profile or devices.detect(facts), facts
+    return profile or profiles.detect(facts), facts
 
 
 def _lines(kind: str, gpus: int | None, planned: Planned) -> str:

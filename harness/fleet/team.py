@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 from dataclasses import dataclass, field
 
-from harness import devices
+from harness.devices import profiles
 from harness.errors import UnavailableError
 from harness.fleet.cluster import RemoteActor
 from harness.fleet.gpu_actor import GpuLocation
@@ -72,7 +72,7 @@ def refuse(kind: str, first: ReadyGpu, gpu: ReadyGpu, invocation: Invocation) ->
             f"{place.host} has {place.device.name} and {here.host} {here.device.name}, and both count as {kind}"
         )
     if not invocation.allow_others:
-        devices.refuse_shared(place.facts)
+        profiles.refuse_shared(place.facts)
     if versions := differing(first, gpu):
         text = ", ".join(f"{name} {version}" for name, version in versions.items())
         raise UnavailableError(f"{place.host} has other versions than {here.host} ({text}); install the same")

@@ -10,9 +10,9 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
-from harness import devices
 from harness.analysis.verdicts import Verdict
 from harness.cases import NormCase
+from harness.devices import profiles
 from harness.errors import UnavailableError, UsageError
 from harness.gate.failures import cases_behind, confirmed, names_behind
 from harness.gate.limits import Limits
@@ -82,7 +82,7 @@ def _folder_beside(results: Path, resume: bool) -> Path:
 def _refuse_another(run: RunRecord, hello: Hello) -> None:
     """Raise UnavailableError where the device or the software differs from the first run's."""
     device = f"{run.device.name} ({run.device.profile})"
-    present = [f"{facts.name} ({devices.detect(facts).name})" for facts in hello.available]
+    present = [f"{facts.name} ({profiles.detect(facts).name})" for facts in hello.available]
     if device not in present:
         raise UnavailableError(f"the run was on {device}, and here is {', '.join(present)}; run it there")
     required = {name for item in run.implementations for name in item.libraries}

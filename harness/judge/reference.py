@@ -19,7 +19,8 @@ import torch
 from harness.cases import Grads, Inputs, NormCase, make_inputs, torch_dtype
 from harness.cases.tensors import OUTPUT_GRADIENTS, inputs_of
 from harness.cases.traffic import moved_bytes, shortest_possible_us
-from harness.devices import detect, read_facts
+from harness.devices.facts import read_facts
+from harness.devices.profiles import detect
 from harness.judge import memory
 from harness.judge.messages import (
     ALMOST,

@@ -11,9 +11,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
-from harness import devices
 from harness.analysis.currency import UNFINISHED, out_of_date
-from harness.devices import DeviceFacts, DeviceProfile
+from harness.devices import profiles
+from harness.devices.facts import DeviceFacts
 from harness.errors import UnavailableError, UsageError, name_hint
 from harness.fleet import spread
 from harness.fleet.cluster import choose_gpus, connected
@@ -42,7 +42,7 @@ ASSUMED = "this machine has no such device, so every library that the plan names
 class Place(NamedTuple):
     """The device that is surveyed; `here` says that a worker can use it, and `kind` is what a fleet calls it."""
 
-    profile: DeviceProfile
+    profile: profiles.DeviceProfile
     facts: DeviceFacts
     here: bool
     gpus: int = 1
@@ -225,7 +225,7 @@ def _places(invocation: Invocation, hello: Hello, published: Path) -> list[Place
     if name == "cpu":
         raise UsageError("--device cpu: a CPU's times are not published; name a GPU, such as h200, or leave it out")
     try:
-        profile, facts = devices.choose(invocation.device, hello.available)
+        profile, facts = profiles.choose(invocation.device, hello.available)
         if facts.kind != "cpu":
             return [Place(profile, facts, here=True)]
         raise UnavailableError(
@@ -251,7 +251,7 @@ def _on_fleet(invocation: Invocation, hello: Hello) -> Place:
         available = cluster.gpus()
     kind = next((kind for kind in available if named and elsewhere(named)[0].family == kind), named)
     kind, gpus = choose_gpus(available, invocation.changed(kinds=kind), "--device")
-    here = [profile.name for profile in map(devices.detect, hello.available) if profile.family == kind]
+    here = [profile.name for profile in map(profiles.detect, hello.available) if profile.family == kind]
     name = next(iter(here), kind) if named in (None, kind) else named
     return Place(*elsewhere(name), here=False, gpus=gpus, kind=kind)
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from harness import devices
 from harness.cases.suites import SUITES
 from harness.cases.unfused import WITH_TORCH
 from harness.cases.variants import FEATURES, PLAIN
 from harness.defaults import BASELINE
-from harness.devices.facts import has_driver
+from harness.devices import profiles
+from harness.devices.facts import has_driver, read_available, read_facts
 from harness.errors import UsageError
 from harness.grouping import grouped
 from harness.records.contexts import MEANINGS
@@ -116,12 +116,12 @@ def _suites() -> Iterator[ListedSuite]:
 
 
 def _devices() -> Iterator[ListedDevice]:
-    available = devices.read_available() if has_driver() else [devices.read_facts("cpu")]
-    present = {devices.detect(facts).name: facts.name for facts in available}
-    for profile in devices.PROFILES:
+    available = read_available() if has_driver() else [read_facts("cpu")]
+    present = {profiles.detect(facts).name: facts.name for facts in available}
+    for profile in profiles.PROFILES:
         here = profile.name in present
         yield ListedDevice(profile.name, profile.title, here, profile.datasheet_gbps, profile.last_level_bytes)
-    for name in present.keys() - {profile.name for profile in devices.PROFILES}:
+    for name in present.keys() - {profile.name for profile in profiles.PROFILES}:
         yield ListedDevice(name, present[name], True)
 
 

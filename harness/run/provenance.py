@@ -7,7 +7,9 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from harness.devices import DeviceFacts, DeviceProfile, nvml
+from harness.devices import nvml
+from harness.devices.facts import DeviceFacts
+from harness.devices.profiles import DeviceProfile
 from harness.git import GitError, git
 from harness.records.published_plan import CHECKOUT
 from harness.records.run_records import DeviceRecord

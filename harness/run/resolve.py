@@ -6,15 +6,14 @@ import math
 from importlib.metadata import entry_points
 from pathlib import Path
 
-from harness import devices
 from harness.cases import DeviceKind
 from harness.cases.traffic import moved_bytes
 from harness.cases.tuned import read_tuned
 from harness.cases.unfused import WITH_TORCH
 from harness.cases.variants import PLAIN
 from harness.defaults import BASELINE, OWN_IMPL
-from harness.devices import DeviceProfile
-from harness.devices.facts import has_driver
+from harness.devices import profiles
+from harness.devices.facts import has_driver, read_facts
 from harness.errors import UsageError
 from harness.records import limits
 from harness.records.cases_asked import cases_on, dtype_on, suite_on
@@ -73,9 +72,9 @@ def _check_names(invocation: Invocation) -> None:
     if set(settings.baseline) & set(",*?["):
         raise UsageError(f"--baseline {settings.baseline}: must be one name, no pattern; speedups are over it")
     if not Path("/dev/kfd").exists():  # NVML names no GPU of AMD; the worker does
-        devices.refuse_unknown(invocation.device, devices.nvidia_here())
+        profiles.refuse_unknown(invocation.device, profiles.nvidia_here())
     if invocation.fleet is None and not invocation.dry_run and not has_driver():
-        devices.choose(invocation.device, [devices.read_facts("cpu")])
+        profiles.choose(invocation.device, [read_facts("cpu")])
     added = (invocation.impl_files, invocation.tuned_files, invocation.sides, invocation.offered)
     if (settings.impls or settings.baseline) and not any(added) and not entry_points(group=discovery.ENTRY_POINT_GROUP):
         own = [item.name for item in discovery.own()]
@@ -135,7 +134,7 @@ def with_default_processes(invocation: Invocation) -> Invocation:
     return invocation.changed(processes=PROCESSES_OF_A_CLAIM)
 
 
-def resolved(settings: Settings, profile: DeviceProfile) -> Settings:
+def resolved(settings: Settings, profile: profiles.DeviceProfile) -> Settings:
     """The settings with the device's defaults in place of all that was not typed."""
     min_blocks, max_blocks, half_width, budget_s = _stopping(profile.kind, settings.quick)
     if settings.processes >= SEVERAL and settings.twin is None:

@@ -16,7 +16,7 @@ from itertools import chain, groupby
 from typing import Protocol
 
 from harness.cases import NormCase
-from harness.devices import DeviceProfile
+from harness.devices.profiles import DeviceProfile
 from harness.records.file import AnyRecord
 from harness.records.impossible import mark_impossible
 from harness.records.reasons import Reason

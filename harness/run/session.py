@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from harness import __version__, devices
+from harness import __version__
 from harness.cases.suites import Shape, parse_norms
 from harness.cases.tuned import read_tuned
 from harness.defaults import BASELINE
-from harness.devices import nvml
-from harness.devices.facts import has_driver
+from harness.devices import nvml, profiles
+from harness.devices.facts import DeviceFacts, has_driver
 from harness.engine_version import ENGINE_VERSION
 from harness.errors import UnavailableError, UsageError
 from harness.records.cases_asked import asked_for, cases_on
@@ -49,8 +49,8 @@ class Planned:
     """
 
     settings: Settings
-    profile: devices.DeviceProfile
-    facts: devices.DeviceFacts
+    profile: profiles.DeviceProfile
+    facts: DeviceFacts
     impls: list[ImplRecord]
     jobs: list[Job]
     left_out: str | None = None
@@ -124,7 +124,7 @@ def inventory(invocation: Invocation, measures: bool = True) -> Hello:
 def _with_others_of_now(hello: Hello) -> Hello:
     """The same with the processes that hold a context on each GPU now, before a worker of this run does."""
 
-    def with_others(facts: devices.DeviceFacts) -> devices.DeviceFacts:
+    def with_others(facts: DeviceFacts) -> DeviceFacts:
         gpu = nvml.find(facts.uuid) if facts.kind == "cuda" else None
         return replace(facts, others=tuple(gpu.process_ids())) if gpu else facts
 
@@ -132,15 +132,15 @@ def _with_others_of_now(hello: Hello) -> Hello:
 
 
 def plan_run(
-    invocation: Invocation, hello: Hello, device: tuple[devices.DeviceProfile, devices.DeviceFacts] | None = None
+    invocation: Invocation, hello: Hello, device: tuple[profiles.DeviceProfile, DeviceFacts] | None = None
 ) -> Planned:
     """Choose the device and the implementations, resolve the settings, and make the list of jobs.
 
     `device` is one of another host; by default the device is chosen among those that the worker has.
     """
-    profile, facts = device or devices.choose(invocation.device, hello.available)
+    profile, facts = device or profiles.choose(invocation.device, hello.available)
     if invocation.settings.timed and not invocation.allow_others:
-        devices.refuse_shared(facts)
+        profiles.refuse_shared(facts)
     if invocation.sanitizer:
         sanitizer.refuse_other_devices(facts)
     if invocation.selftest_alone and facts.kind == "cpu":

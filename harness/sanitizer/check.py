@@ -20,7 +20,7 @@ from typing import IO
 
 from harness.cases import Norm, NormCase
 from harness.cases.suites import Shape
-from harness.devices import DeviceFacts
+from harness.devices.facts import DeviceFacts
 from harness.errors import UnavailableError
 from harness.records.reason_texts import sentence
 from harness.records.reasons import Reason

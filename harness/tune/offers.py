@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import devices
 from harness.cases import NormCase
 from harness.cases.adapter import Config
 from harness.cases.unfused import WITH_TORCH
 from harness.defaults import OWN_IMPL
+from harness.devices import profiles
 from harness.errors import UnavailableError, UsageError
 from harness.records.cases_asked import cases_on
 from harness.records.reason_texts import sentence
@@ -45,7 +45,7 @@ def find_tunables(invocation: Invocation) -> tuple[str, list[Tunable]]:
     with tempfile.TemporaryDirectory(prefix="normbwd-") as folder:
         started = start_worker(invocation.start(), Path(folder) / "worker.log")
         try:
-            profile, facts = devices.choose(invocation.device, started.hello.available)
+            profile, facts = profiles.choose(invocation.device, started.hello.available)
             cases = list(invocation.cases) or cases_on(facts.kind, invocation.settings)
             impls = _implementations(invocation, started.hello.implementations)
             tunables = [_tunable(impl, cases, started.worker, invocation.time_limit_s) for impl in impls]

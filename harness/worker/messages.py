@@ -10,7 +10,8 @@ from pydantic import ConfigDict
 
 from harness.cases import NormCase
 from harness.cases.adapter import Config
-from harness.devices import DeviceFacts, DeviceProfile
+from harness.devices.facts import DeviceFacts
+from harness.devices.profiles import DeviceProfile
 from harness.records.run_records import ImplRecord
 from harness.records.schema import ConditionsRecord, RowRecord, SelfTestRecord
 from harness.records.settings import Settings

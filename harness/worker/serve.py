@@ -174,13 +174,13 @@ def _hello(
 
     `missing()` and `misconfigured()` of an adapter are called here.
     """
-    from harness import devices
+    from harness.devices.facts import read_available, read_facts
     from harness.worker import libraries
     from harness.worker.asking import ask
 
     forks = min(12, usable_cores() - 2) if sys.platform == "linux" and not on_cpu else 0
     answers = ask(implementations, "cpu" if on_cpu else "cuda", announce, start.impl_files, forks)
-    facts = [devices.read_facts("cpu")] if on_cpu else devices.read_available()
+    facts = [read_facts("cpu")] if on_cpu else read_available()
     shared = libraries.versions() if start.measures else {}
     records = [record for record, _ in answers.values()]
     return Hello(facts, records, shared, {name: fault for name, (_, fault) in answers.items() if fault})

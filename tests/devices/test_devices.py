@@ -6,18 +6,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from harness.devices import (
-    PROFILES,
-    DeviceFacts,
-    choose,
-    detect,
-    facts,
-    known_names,
-    read_available,
-    read_facts,
-    refuse_shared,
-)
-from harness.devices.profiles import GIB, MIB
+from harness.devices import facts
+from harness.devices.facts import DeviceFacts, read_available, read_facts
+from harness.devices.profiles import GIB, MIB, PROFILES, choose, detect, known_names, refuse_shared
 from harness.errors import UnavailableError, UsageError
 from tests.fake_nvml import FakeNvml
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import get_args
 
-from harness.devices import DeviceFacts
+from harness.devices.facts import DeviceFacts
 from harness.records.run_records import ImplRecord
 from harness.records.schema import Budget, SelfTestRecord
 from harness.run.process import WorkerProcess

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.devices import DeviceFacts
+from harness.devices.facts import DeviceFacts
 from harness.errors import UnavailableError
 from harness.fleet.gpu_actor import GpuActor
 from harness.fleet.lane import FarWorker

@@ -11,7 +11,7 @@ import pytest
 
 from harness.__main__ import main
 from harness.cases import NormCase
-from harness.devices import DeviceFacts
+from harness.devices.facts import DeviceFacts
 from harness.gate import confirm, judge
 from harness.records.file import ResultsFile, load
 from harness.records.reasons import Reason

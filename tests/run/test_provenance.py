@@ -2,8 +2,7 @@ import sys
 
 import pytest
 
-from harness.devices import detect
-from harness.devices.profiles import GIB, MIB
+from harness.devices.profiles import GIB, MIB, detect
 from harness.run.provenance import device_record, own_revision
 from tests.devices.test_devices import H200, HOST, gpu
 from tests.fake_nvml import FakeNvml

@@ -3,7 +3,8 @@ from pathlib import Path
 import pytest
 
 from harness.cases import NormCase
-from harness.devices import DeviceFacts, detect
+from harness.devices.facts import DeviceFacts
+from harness.devices.profiles import detect
 from harness.errors import UsageError
 from harness.records.cases_asked import cases_on, suite_on
 from harness.records.settings import Settings

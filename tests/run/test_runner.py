@@ -2,9 +2,9 @@
 
 import pytest
 
-from harness import devices
 from harness.cases import NormCase
 from harness.cases.traffic import shortest_possible_us
+from harness.devices.profiles import PROFILES
 from harness.records.schema import Budget, ConditionsRecord, RowRecord, SelfTestRecord
 from harness.records.settings import Settings
 from harness.run.plan import Job, remaining
@@ -18,7 +18,7 @@ from tests.wording import worded
 CASE = NormCase("rms", 16, 64, device="cpu")
 OTHER = NormCase("rms", 32, 64, device="cpu")
 SETTINGS = Settings(seed=5, repeats=50)
-PROFILE = devices.PROFILES[0]
+PROFILE = PROFILES[0]
 DEATH = WorkerDiedError("the worker process was killed by SIGSEGV")
 HANG = None
 

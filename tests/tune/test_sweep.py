@@ -6,7 +6,7 @@ import pytest
 
 from harness.__main__ import main
 from harness.cases.tuned import read_tuned
-from harness.devices import DeviceFacts
+from harness.devices.facts import DeviceFacts
 from harness.records.file import load
 from harness.records.run_records import ImplRecord
 from harness.records.schema import Budget, ConditionsRecord, SelfTestRecord

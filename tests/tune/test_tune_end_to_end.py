@@ -8,7 +8,7 @@ import pytest
 
 from harness.__main__ import main
 from harness.cases.tuned import read_tuned
-from harness.devices import DeviceFacts
+from harness.devices.facts import DeviceFacts
 from harness.records.file import load
 from harness.run import process
 from harness.worker import interleave, serve

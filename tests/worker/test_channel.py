@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 
 from harness.cases import NormCase
-from harness.devices import DeviceFacts
+from harness.devices.facts import DeviceFacts
 from harness.records.reasons import Reason
 from harness.records.run_records import ImplRecord
 from harness.records.schema import Budget, ConditionsRecord, SelfTestRecord

@@ -1,7 +1,8 @@
 import pytest
 
 from harness.cases import NormCase
-from harness.devices import DeviceFacts, detect
+from harness.devices.facts import DeviceFacts
+from harness.devices.profiles import detect
 from harness.records.reasons import Reason
 from harness.records.schema import RowRecord, Timing
 from harness.records.settings import Settings
