@@ -34,7 +34,7 @@ class Shares:
         self._losses: Counter[Job] = Counter()
         self._unfinished = len(jobs)
         self._stopped = False
-        self._changed = threading.Condition()
+        self._changed = threading.Condition()  # reentrant
 
     def of(self, lane: int) -> list[Job]:
         """The jobs in a lane's share at this moment."""
@@ -44,10 +44,12 @@ class Shares:
     def take(self, lane: int) -> Job | None:
         """The next job of a lane: of its own share, else one without a lane, else from the end of a large share."""
         with self._changed:
-            job = None if self._stopped else self._next(lane)
-            if job is not None:
-                self._process[lane] = job.process
-                self._measured[lane].add(job.case)
+            if self._stopped or (choice := self._choice(lane)) is None:
+                return None
+            share, job = choice
+            share.remove(job)
+            self._process[lane] = job.process
+            self._measured[lane].add(job.case)
             return job
 
     def finish(self) -> None:
@@ -62,7 +64,7 @@ class Shares:
         The lane's share is free for all lanes. A job is given up after MOST_TRIES losses.
         """
         with self._changed:
-            self._depart(lane)
+            self.depart(lane)
             if job is None:
                 return True
             self._losses[job] += 1
@@ -85,7 +87,10 @@ class Shares:
     def depart(self, lane: int) -> None:
         """Note that a lane has no GPU and will have none; its share is free for all lanes."""
         with self._changed:
-            self._depart(lane)
+            self._present.discard(lane)
+            self._ownerless.extend(self._shares.get(lane, ()))
+            self._shares[lane] = deque()
+            self._changed.notify_all()
 
     def wait(self, lane: int) -> bool:
         """Wait until there is a job for a lane; False where none will come."""
@@ -111,19 +116,6 @@ class Shares:
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
-
-    def _depart(self, lane: int) -> None:
-        self._present.discard(lane)
-        self._ownerless.extend(self._shares.get(lane, ()))
-        self._shares[lane] = deque()
-        self._changed.notify_all()
-
-    def _next(self, lane: int) -> Job | None:
-        if (choice := self._choice(lane)) is None:
-            return None
-        share, job = choice
-        share.remove(job)
-        return job
 
     def _choice(self, lane: int) -> tuple[deque[Job], Job] | None:
         """The share to take from, and the job."""
