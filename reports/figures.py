@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 from harness.analysis.statistics import Ratio
 from harness.errors import printable
 from harness.records.reason_texts import sentence
 from harness.records.reasons import Reason
-from harness.records.schema import ErrorClass
+from harness.records.schema import ErrorClass, Unit
 
 NOTHING = "-"
 BINARY = (("G", 2**30), ("M", 2**20), ("K", 2**10))
@@ -139,15 +138,15 @@ def scientific(value: float | None) -> str:
     return f"{digits}e{int(power)}" if value else "0"
 
 
-def measure(value: float | None, unit: Literal["us", "%", "GB/s", ""]) -> str:
+def measure(value: float | None, unit: Unit) -> str:
     """What a check found or must keep, with its unit: `3.1 %`, `0.42 us`, `4276 GB/s`."""
     text = gbps(value) if unit == "GB/s" else microseconds(value) if unit == "us" else two_digits(value)
     return f"{text} {unit}".rstrip() if text != NOTHING else text
 
 
-def signed(value: float | None, decimals: int = 2) -> str:
+def signed(value: float | None) -> str:
     """A difference, with its sign: `+0.42`."""
-    return NOTHING if value is None or not math.isfinite(value) else f"{value:+.{decimals}f}"
+    return NOTHING if value is None or not math.isfinite(value) else f"{value:+.2f}"
 
 
 def share(part: int, whole: int) -> str:

@@ -36,6 +36,7 @@ SAME_TRAFFIC_ADD: Final = "floor"  # how the role is stored
 ErrorClass = Literal["exact", "one extra rounding", "two", "three", "flushes subnormals", "wrong"]
 # The conditions under which a backward is run again, and must give the same bits.
 Condition = Literal["side stream", "graph replay", "shuffled allocator", "busy device", "held multiprocessors"]
+Unit = Literal["us", "%", "GB/s", ""]  # of a check of a self-test
 Tool = Literal["memcheck", "initcheck", "racecheck", "synccheck"]  # of compute-sanitizer
 TOOLS: tuple[Tool, ...] = get_args(Tool)
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -265,7 +266,7 @@ class Check(Record):
     value: float | None = None
     limit: float | None = None
     reading: float | None = None
-    unit: Literal["us", "%", "GB/s", ""] = ""
+    unit: Unit = ""
     detail: OptionalReason = None
 
 

@@ -35,7 +35,7 @@ class CudaDevice:
         self._decoys = [torch.empty_like(output_like) for _ in range(OUTPUT_ADDRESSES)]
         self._gpu = _watched_gpu()
         self._cycles_per_us = self._spin_rate()
-        self._fill_us = self._fill_time_us()
+        self._fill_us = self._second_time_us(lambda: self._written.fill_(1.0))
 
     def flush(self, mode: Flush) -> None:
         """Write one buffer, then read another, so that the cache holds clean lines and no write is pending."""
@@ -94,9 +94,6 @@ class CudaDevice:
         """Cycles a microsecond of the spin kernel; None where it does not spin, as on a ROCm build without one."""
         spun_us = self._second_time_us(lambda: _spin(CALIBRATION_CYCLES))
         return CALIBRATION_CYCLES / spun_us if spun_us >= SHORTEST_SPIN_US else None
-
-    def _fill_time_us(self) -> float:
-        return self._second_time_us(lambda: self._written.fill_(1.0))
 
     def _second_time_us(self, work: Callable[[], object]) -> float:
         """How long work takes once the first call has woken the clocks."""

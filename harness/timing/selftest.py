@@ -11,7 +11,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from harness.analysis import evidence
 from harness.analysis.evidence import EVENTS_AGAINST_PROFILER, EVENTS_SHARE
 from harness.analysis.statistics import Ratio, spans_agree, speedup
 from harness.records.reasons import ALL_VOID, Reason
-from harness.records.schema import Budget, Check, Flush
+from harness.records.schema import Budget, Check, Flush, Unit
 from harness.timing.breakdown import CLOCK_SLACK_US
 from harness.timing.engine import Candidate, Device, Measurement, measure
 from harness.timing.stopping import StoppingRule
@@ -44,9 +44,6 @@ class Effort:
 
     blocks: int = 20
     multiples: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)
-
-
-Unit = Literal["us", "%", "GB/s", ""]
 
 
 @dataclass
