@@ -132,7 +132,10 @@ def _forward(case: NormCase) -> Callable[..., list[torch.Tensor]]:
     def norm(x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None) -> torch.Tensor:
         if offset and weight is not None:
             weight = weight + offset
-        y = F.layer_norm(x, shape, weight, bias, eps) if case.norm == "layer" else F.rms_norm(x, shape, weight, eps)
+        if case.norm == "rms":
+            y = F.rms_norm(x, shape, weight, eps)
+        else:  # of two dtypes torch 2.15 compiles none; the arithmetic is fp32 in any case
+            y = F.layer_norm(x if weight is None else x.to(weight.dtype), shape, weight, bias, eps)
         return y.to(x.dtype)  # an fp32 weight must not widen y, whose dtype is dy's
 
     def forward(
