@@ -152,6 +152,8 @@ def export_kernel(kernel, signatures, output_file, *, gpu_code, output_format):
     ("capability", "why"), [((9, 0), None), ((7, 5), "RuntimeError: Return code 5 failed for sm_75")]
 )
 def test_a_cutile_that_cannot_compile_for_this_gpu_is_missing_with_the_reason(capability, why, place, monkeypatch):
+    for name in [name for name in sys.modules if name.partition(".")[0] == "cuda"]:
+        monkeypatch.delitem(sys.modules, name)  # torch's own bindings
     for name in ("tilegym", "tilegym.ops", "tilegym.ops.cutile", "cuda", "cuda.tile"):
         place.package(name, "def kernel(function): return function")
     place.module("tilegym.ops.cutile.rms_norm", "")

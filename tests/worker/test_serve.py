@@ -53,6 +53,7 @@ from harness.worker.messages import Start
 implementations, worker = serve.find_implementations(Start(device="cpu")), os.getpid()
 alone = asking.ask(implementations, "cuda", print, (), 0)
 assert asking.ask(implementations, "cuda", lambda file: None, (), 2) == alone
+torch.cuda._is_in_bad_fork = lambda: False  # without NVML a CUDA build of torch asks CUDA itself
 implementations["quack"].module.missing = lambda: str(os.getpid() == worker)
 print(asking.ask(implementations, "cuda", lambda file: None, (), 2)["quack"][0].missing.fields)
 fine, torch.cuda._is_in_bad_fork = torch.cuda._is_in_bad_fork, lambda: os.getpid() != worker
