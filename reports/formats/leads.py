@@ -18,9 +18,9 @@ from reports.table import left
 
 ABOUT = (
     "How many times as fast as the fastest other row that ran, by the ratio inside blocks. =: the interval reaches "
-    "into {band}, what two runs differ by, or into the A/A band. -: not measured, or no verdict. Columns of different "
-    "files come from different runs. Clean, dirty and none are flushes of the cache before a backward alone; the other "
-    "columns are contexts. The mean is of the cases that all columns have."
+    "into {band}, what two runs differ by, or into the A/A band. -: not measured, or no verdict. A column is of the "
+    "first file that has it; other files may have other rows. Clean, dirty and none are flushes of the cache before a "
+    "backward alone; the other columns are contexts. The mean is of the cases that all columns have."
 )
 
 

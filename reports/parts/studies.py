@@ -36,8 +36,8 @@ ABOUT_FIRST_CALLS = (
     "`normbwd bench --compile-ahead 0 --processes 2` has both: the first process compiles, the second finds it on disk."
 )
 ABOUT_ENGINES = (
-    "Median us of each engine, and that over ours. The others flush, queue and average in their own ways; none of "
-    "their figures enters a ranking."
+    "Median us of each engine, and that over ours; no other enters a ranking. They flush by a write alone. do_bench "
+    "does not hold the stream: a call that the host enqueues more slowly than the device runs it takes the host's time."
 )
 ASK_AA = "No implementation has a second appearance here; `normbwd bench --twice` gives every one.\n"
 ASK_PROCESSES = "This run has one process a case; `normbwd bench --processes 5` has more.\n"
