@@ -28,8 +28,8 @@ from reports.table import Cell, left
 
 PLACES = ("ahead", "tied", "behind", "no verdict")
 ABOUT_TALLIES = (
-    "Each case in each context once, of a current run where one has it; a lead whose interval reaches into {band}, "
-    "what two runs differ by, is tied. On the GPUs measured, with {versions}."
+    "Each case in each context once, of a current run where one has it, against the rows of that run; a lead whose "
+    "interval reaches into {band}, what two runs differ by, is tied. On the GPUs measured, with {versions}."
 )
 MOST_ROWS = 8  # of the README's table; the page of the run has all
 
@@ -58,7 +58,8 @@ def fastest(sources: Sequence[Source], plan: Plan) -> str:
     heads = [*(f"{device}, {NORMS[norm]}" for device, norm in columns), "fastest in" if complete else "first in"]
     about = (
         f"{files[0].about[:1].upper()}{files[0].about[1:]}: geometric mean speedups over {runs[0].baseline}; "
-        f"{'in brackets with the best variant, where that is another; ' * is_bracketed}‡: not ranked in every case.",
+        f"{'in brackets with the best variant, where that is another; ' * is_bracketed}‡: not ranked in every case, of "
+        f"{sum(len(run.cases) for run in runs)} in all.",
         libraries.how_chosen(runs[0]) if complete else "Not every variant was measured, so none is called fastest.",
         f"{libraries.OUTSIDE}, so only in the reports: {', '.join(outside)}." if outside else "",
     )
