@@ -11,6 +11,8 @@ from harness.analysis.comparison import Comparison
 from harness.analysis.statistics import geomean
 from harness.cases import Norm
 from harness.cases.unfused import WITH_TORCH
+from harness.grouping import grouped
+from harness.records.reason_texts import sentence
 from reports import figures
 from reports.columns import COLUMNS, Row
 from reports.labels import MARKS
@@ -34,9 +36,10 @@ ORDER = (
 
 def render(comparison: Comparison) -> str:
     """The page as GitHub-flavoured markdown: headline, times, geometric means, models and contexts, conditions."""
-    warned = [f"**{escape(caveat)}**" for caveat in caveats.caveats(comparison)]
+    parts = [f"# Norm backwards on {escape(comparison.run.device.name)}", escape(answers.headline(comparison))]
+    parts += [f"**{escape(caveat)}**" for caveat in caveats.caveats(comparison)]
     norms: dict[Norm, None] = dict.fromkeys(case.case.norm for case in comparison.cases)
-    parts = [escape(answers.headline(comparison)), *warned, *(_times(comparison, norm) for norm in norms)]
+    parts += [_times(comparison, norm) for norm in norms]
     if comparison.timed:
         parts += [_legend(comparison), conditions.error_budget(comparison)]
         parts += [*write_section(libraries.section(comparison)), write_table(geomeans(comparison))]
@@ -45,25 +48,27 @@ def render(comparison: Comparison) -> str:
     parts += [
         escape(reasons.not_run(comparison)),
         "\n".join(f"- {failure}" for failure in map(escape, reasons.failure_lines(comparison))),
+        escape(reasons.not_run(comparison)),
         conditions.conditions_list(comparison),
     ]
     return paragraphs(parts)
 
 
 def _times(comparison: Comparison, norm: Norm) -> str:
-    """Median us of one norm, a column for each implementation of which a time is known; the legend has their order."""
+    """Median us of one norm, a column for each implementation that has a time; and what adapters note of the calls."""
     cases = [case for case in comparison.cases if case.case.norm == norm]
     impls = _best_first(cases, _columns(cases))
     known = [COLUMNS["copy_us"]] if any(case.copy_us for case in cases) else []
     of_case = [COLUMNS["case"], COLUMNS["add_us"], *known]
+    every_row = [Row(comparison, case, None) for case in cases]
     rows = [
-        [
-            *(column.cell(Row(comparison, case, None)).text for column in of_case),
-            *(_marked_time(case, impl) for impl in impls),
-        ]
-        for case in cases
+        [*(c.cell(row).text for c in of_case), *(_marked_time(row.case, impl) for impl in impls)] for row in every_row
     ]
-    return table([*left("case"), "add us", *(["copy us"] if known else []), *impls], rows) if impls else ""
+    times = table([*left("case"), "add us", *(["copy us"] if known else []), *impls], rows) if impls else ""
+    every = [(note, entry.impl) for case in cases for entry in case.entries for note in entry.notes]
+    notes = grouped((sentence(note), impl) for note, impl in every if note.code == "adapter_note")
+    noted = (f"- {', '.join(dict.fromkeys(of))}: {escape(note)}" for note, of in notes.items())
+    return paragraphs([times, "\n".join(noted)]).rstrip()
 
 
 def _timed(cases: Sequence[CaseComparison]) -> set[str]:
@@ -112,23 +117,14 @@ def _marked_time(case: CaseComparison, impl: str) -> str:
     return f"**{text}**" if best else text
 
 
-def _any_helped(cases: Sequence[CaseComparison]) -> bool:
-    """Whether a cell shows `NAME + torch` in the column of NAME."""
-    with_torch = {
-        entry.impl.removesuffix(WITH_TORCH)
-        for case in cases
-        for entry in case.entries
-        if entry.impl.endswith(WITH_TORCH) and entry.standing != "absent"
-    }
-    return not with_torch.isdisjoint(_timed(cases))
-
-
 def _legend(comparison: Comparison) -> str:
     shown_only = any(case.of("unranked") for case in comparison.cases)
-    unranked = f" {UNRANKED.strip()}: shown, not ranked (the full report says why)." if shown_only else ""
+    unranked = f" {UNRANKED.strip()}: shown, not ranked (`--format markdown` says why)." if shown_only else ""
     shown = {entry.other_bits for case in comparison.cases for entry in case.ranked}
     other_bits = [f"{sign}: {meaning}" for mark, (sign, meaning) in DIFFER.items() if mark in shown]
-    helped = f" {HELPED.strip()}: {ABOUT_HELPED}." if _any_helped(comparison.cases) else ""
+    tried = {entry.impl for case in comparison.cases for entry in case.entries if entry.standing != "absent"}
+    any_helped = any(impl + WITH_TORCH in tried for impl in _timed(comparison.cases))  # in the column of NAME
+    helped = f" {HELPED.strip()}: {ABOUT_HELPED}." if any_helped else ""
     return (
         "Median us of the backward alone, cold cache; **bold**: first, and what cannot be told from it; add: an "
         "elementwise add with the same traffic, a yardstick and no bound; copy: the same bytes at the rate of a large "

@@ -38,7 +38,7 @@ def _not_ranked(comparison: Comparison) -> list[str]:
     ranked = sum(bool(case.entry(comparison.baseline) in case.ranked) for case in judged)
     if comparison.timed and ranked < len(judged):
         lines.append(
-            f"The baseline {comparison.baseline} ranks in {ranked} of {len(judged)} cases; the others have no speedup."
+            f"The baseline {comparison.baseline} ranks in {ranked} of {len(judged)} cases; other cases have no speedup."
         )
     entries = (case.entry(comparison.baseline) for case in comparison.cases if case.interference)
     if failed := [entry for entry in entries if entry and entry.standing == "failed"]:

@@ -94,14 +94,8 @@ def conditions_list(comparison: Comparison) -> str:
 def gpus(comparison: Comparison) -> Table:
     """The GPUs of a fleet, a line each."""
     rows = [
-        [
-            str(use.gpu.number),
-            use.gpu.host,
-            use.gpu.visible or figures.NOTHING,
-            use.gpu.uuid or figures.NOTHING,
-            str(use.measured),
-        ]
-        for use in comparison.gpus
+        [str(gpu.number), gpu.host, *(known or figures.NOTHING for known in (gpu.visible, gpu.uuid)), str(measured)]
+        for gpu, measured in ((use.gpu, use.measured) for use in comparison.gpus)
     ]
     return table(["GPU", *left("host", "there", "uuid"), "cases"], rows)
 

@@ -15,7 +15,7 @@ def geomeans(comparison: Comparison) -> Table:
     Where they cover different cases, those over the cases in which all rank stand beside them.
     """
     means = comparison.summary.geomeans
-    uneven = any(mean.common_cases < mean.cases for mean in means)
+    uneven = any(0 < mean.common_cases < mean.cases for mean in means)
     headings = [
         *left("impl", "norm"),
         f"geomean speedup vs {comparison.baseline}",

@@ -8,6 +8,7 @@ from harness.analysis import libraries
 from harness.analysis.comparison import Comparison
 from harness.analysis.libraries import Mean, Standing
 from harness.cases import Norm
+from harness.cases.unfused import WITH_TORCH
 from reports import figures
 from reports.labels import NORMS, first_word
 from reports.parts.answers import counts
@@ -20,10 +21,11 @@ OUTSIDE = "Outside what they were made for"
 def section(comparison: Comparison) -> Section:
     """Both tables with what one has to know of them."""
     main, outside = tables(comparison)
-    about = f"Geometric mean speedups over {comparison.baseline} (smallest to largest). {how_chosen(comparison)}"
+    means = f"Geometric mean speedups over {comparison.baseline} (smallest to largest), comparable over the same cases."
+    about = f"{means} {how_chosen(comparison)}" if main.rows else "No means: the baseline ranks in no case."
     apart = [f"{OUTSIDE}:", outside] if outside.rows else []
     versions = f"Versions: {without_hashes(libraries_text(comparison.run.libraries))}."
-    return Section("Libraries", (main, about if main.rows else "", *apart, versions))
+    return Section("Libraries", (main, about, *apart, versions))
 
 
 def tables(comparison: Comparison) -> tuple[Table, Table]:
@@ -57,7 +59,9 @@ def how_chosen(comparison: Comparison) -> str:
     how = "by the other processes than the one that counts" if several else "in the process that measured it"
     chosen = dict.fromkeys(name for each in libraries.standings(comparison) for name in each.chosen)
     defaults = {library.variants[0] for library in libraries.libraries(comparison)}
-    took = ", ".join(f"{name} {_took(comparison, name)}" for name in chosen if name not in defaults)
+    took = ", ".join(
+        f"{name} {_took(comparison, name)}" for name in chosen if name not in defaults and WITH_TORCH not in name
+    )
     budget = f" To find its configuration for a case took: {took}." if took else ""
     without = f" Variants not measured: {', '.join(lacking)}; so none is called fastest." if lacking else ""
     return f"Best variant: chosen case by case, {how}.{budget}{without}"
@@ -81,10 +85,12 @@ def _best(standing: Standing | None) -> Cell:
     """The best variant's mean, and the variant that was chosen most often where that is not the default."""
     if standing is None:
         return Cell(figures.NOTHING)
-    if standing.library.lacking is None or (standing.library.lacking and len(standing.library.variants) == 1):
+    default, *others = standing.library.variants
+    chosen = [name for name, _ in standing.chosen.most_common() if name != default]
+    known = chosen or standing.library.lacking == () or any(not name.endswith(WITH_TORCH) for name in others)
+    if standing.library.lacking is None or not known:
         return Cell("not measured")
     cell = _mean(standing.best)
-    chosen = [name for name, _ in standing.chosen.most_common() if name != standing.library.variants[0]]
     return Cell(f"{cell.text}, {chosen[0]}", cell.key) if chosen else cell
 
 

@@ -61,7 +61,8 @@ def test_fastest_is_ahead_of_every_variant(name, tuned_us, first):
 def test_nothing_is_fastest_where_variants_were_not_measured(known):
     """Whether the file names them, or is older than such names."""
     lacking = {"for_speed": ["quack-tuned"] if known is not None else None}
-    comparison = with_impls(results(*BASE, row("triton-inhouse", 60.0), row("quack", 90.0)), quack=lacking)
+    rows = [row("triton-inhouse", 60.0), row("quack", 90.0)]
+    comparison = with_impls(results(*BASE, *rows), **{"quack": lacking, "quack + torch": lacking})  # no variant
     assert ["quack", "2.00", *["not measured"] * (known is not None), "0"] in texts(comparison)
     assert "fastest in" not in grid.render(comparison)
     assert "Variants not measured" in how_chosen(comparison)
