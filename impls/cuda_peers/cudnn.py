@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as version_of
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from harness.cases import Grads, Inputs, NormCase, contiguous_rows, torch_dtype
 
@@ -20,10 +20,14 @@ from ..libraries.cudnn_plans import plan_names, run_plan, share_built_plans
 if TYPE_CHECKING:
     import torch
 
+Variant = Literal["operator", "graph"]
+
 name = "cudnn"
 version = 1
+variants: dict[str, Variant] = {"cudnn": "operator", "cudnn-graph": "graph"}
 requires = ("torch", "cudnn")
-for_speed = ("cudnn@tuned",)  # by `normbwd tune`, as cuDNN's own heuristics time nothing
+# By `normbwd tune`, as cuDNN's own heuristics time nothing; -graph is for a residual alone.
+for_speed = ("cudnn@tuned",)
 install = "pip install nvidia-cudnn-frontend"
 uses = ("cutlass",)  # which compiles the frontend's own norms, on SM 10.0
 compiles_ahead = True
@@ -46,7 +50,7 @@ def missing() -> str | None:
     return None
 
 
-def unsupported(case: NormCase) -> str | None:
+def unsupported(case: NormCase, variant: Variant) -> str | None:
     if case.device == "cpu":
         return "cuDNN needs an NVIDIA GPU"
     if not 0 < case.rows * case.cols <= MOST_ELEMENTS:
@@ -55,9 +59,15 @@ def unsupported(case: NormCase) -> str | None:
         return "cuDNN has no zero-centred weight"
     if case.norm == "rms" and (not case.weight or case.weight_dtype != case.dtype):
         return "cuDNN's RMSNorm always has a weight, and takes it in x's dtype only"
-    if "residual" in case.features and not _fuses():
-        return "cuDNN adds a residual's gradient from 9.21 on"
-    return None
+    if not case.features:
+        return "without a residual its plan is the operator's" if variant == "graph" else None
+    return _refuses_residual(variant)
+
+
+def _refuses_residual(variant: Variant) -> str | None:
+    if variant == "operator":
+        return "no operator of cuDNN's adds a residual's gradient"
+    return None if _fuses() else "cuDNN adds a residual's gradient from 9.21 on"
 
 
 def _fuses() -> bool:
@@ -68,9 +78,9 @@ def _fuses() -> bool:
     return False
 
 
-def notes(case: NormCase) -> list[str]:
+def notes(case: NormCase, variant: Variant) -> list[str]:
     if case.norm == "rms":
-        return ["no operator has the fused addition: the first plan of its graph"] if case.features else []
+        return ["no operator has the fused addition: the first plan of its graph"] if variant == "graph" else []
     traps: list[str] = []
     if case.weight and case.weight_dtype != "fp32":
         traps.append("takes an fp32 weight (converted, untimed) and gives dweight and dbias in fp32 (not converted)")
@@ -80,7 +90,7 @@ def notes(case: NormCase) -> list[str]:
     return traps
 
 
-def configs(case: NormCase) -> Mapping[str, dict[str, str]]:
+def configs(case: NormCase, _variant: Variant) -> Mapping[str, dict[str, str]]:
     """The first plan of the heuristics, which the operators take, and every plan that the heuristics list."""
     import torch
 
@@ -95,7 +105,7 @@ def configs(case: NormCase) -> Mapping[str, dict[str, str]]:
     return {"default": {}} | {name: {"plan": name} for name in names}
 
 
-def prepare(inputs: Inputs, config: Mapping[str, str] | None = None) -> Callable[[], Grads]:
+def prepare(inputs: Inputs, _variant: Variant, config: Mapping[str, str] | None = None) -> Callable[[], Grads]:
     _load()
     norm, operands = inputs.case.norm, _saved(inputs)
     if inputs.case.features:

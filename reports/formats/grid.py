@@ -46,7 +46,6 @@ def render(comparison: Comparison) -> str:
     for section in filter(None, (training_step.of_models(comparison), training_step.section(comparison))):
         parts += write_section(section)
     parts += [
-        escape(reasons.not_run(comparison)),
         "\n".join(f"- {failure}" for failure in map(escape, reasons.failure_lines(comparison))),
         escape(reasons.not_run(comparison)),
         conditions.conditions_list(comparison),

@@ -28,6 +28,7 @@ SOLID, DASHED, DOTTED, MIXED = "-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (5, 1.2,
 # wine, which the colour-blind tell apart, and then those that are farthest from all before in CIE Lab.
 LIBRARIES = {
     OWN_IMPL: "#D55E00",
+    "cudnn-graph": "#0087ff",
     "cudnn": "#0072B2",
     "quack": "#009E73",
     "torch-compiled": "#E69F00",

@@ -248,17 +248,18 @@ def test_cudnn_offers_every_plan_and_runs_the_one_asked_for(case):
 @pytest.mark.usefixtures("stand_ins")
 def test_a_plan_of_another_cudnn_is_unsupported():
     with pytest.raises(UnsupportedError, match="cuDNN has no plan eng9 of this shape here"):
-        IMPLS["cudnn"].module.prepare(inputs_of(FAST), {"plan": "eng9"})
+        IMPLS["cudnn"].module.prepare(inputs_of(FAST), "operator", {"plan": "eng9"})
 
 
 @pytest.mark.usefixtures("stand_ins")
 def test_cudnn_adds_a_residual_in_one_graph_where_it_can(monkeypatch):
     case = with_features(dataclasses.replace(FAST, norm="rms", bias=False), ["residual"])
     monkeypatch.setattr(cudnn, "version_of", lambda _package: "9.19.0.56")
-    assert "9.21" in (IMPLS["cudnn"].unsupported(case) or "")
+    assert "9.21" in (IMPLS["cudnn-graph"].unsupported(case) or "")
     monkeypatch.setattr(cudnn, "version_of", lambda _package: "9.21.0.1")
-    assert IMPLS["cudnn"].unsupported(case) is None
+    assert IMPLS["cudnn-graph"].unsupported(case) is None
+    assert "residual" in (IMPLS["cudnn"].unsupported(case) or "")  # so that `cudnn + torch` is measured beside it
     inputs = inputs_of(case)
-    checks = precision.check(inputs, IMPLS["cudnn"].prepare(inputs)())
+    checks = precision.check(inputs, IMPLS["cudnn-graph"].prepare(inputs)())
     assert {each.error_class for each in checks.values()} == {"exact"}
     assert Graph.built == "eng0"
