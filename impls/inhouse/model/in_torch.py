@@ -7,54 +7,39 @@ torch.compile decomposes that operator, and does not get here.
 from __future__ import annotations
 
 import warnings
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import torch
+from torch.utils.hooks import RemovableHandle
 
 from ..backward import norm_backward
 from ..problem import margin_of_environment
 
 Gradient = torch.Tensor | None
 
-_taken_over: dict[str, torch.library.Library] = {}  # by kind of device; what a library registered ends with it
+# By the number of its handle: the kind of device, and the library; what this registered ends with it.
+_taken_over: OrderedDict[int, tuple[str, torch.library.Library]] = OrderedDict()
 
 
-class Handle:
-    """What `as_torchs_backward` returns; `remove()`, or the end of a `with`, gives torch its own backward again."""
-
-    def __init__(self, device: str, library: torch.library.Library) -> None:
-        self._device = device
-        self._library: torch.library.Library | None = library
-
-    def remove(self) -> None:
-        """Give torch its own backward again; a second time this does nothing."""
-        if self._library is not None:
-            self._library = None
-            del _taken_over[self._device]
-
-    def __enter__(self) -> Handle:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.remove()
-
-
-def as_torchs_backward(device: str = "cuda") -> Handle:
+def as_torchs_backward(device: str = "cuda") -> RemovableHandle:
     """Let torch's LayerNorm and RMSNorm take this backward on a kind of device, until the handle is removed.
 
+    `remove()`, or the end of a `with`, gives torch its own backward again. It stays where nobody keeps the handle.
     What it does not take (several normalised dimensions, float64, a last dimension with a stride, a frozen x) goes on
     to torch's own. Raises RuntimeError where they have it already, ValueError where NORMBWD_SM_MARGIN is no number.
     """
     margin_of_environment()  # later, what it raises would be taken for inputs that go on to torch's own
-    if device in _taken_over:
+    if device in [taken for taken, _ in _taken_over.values()]:
         raise RuntimeError(f"torch's norms have this backward on {device} already: remove the first handle before")
     library = torch.library.Library("aten", "IMPL")
     for name, ours in (("native_layer_norm_backward", _layer_norm), ("_fused_rms_norm_backward", _rms_norm)):
         _replace(library, name, device.upper(), ours)
-    _taken_over[device] = library  # so that it stays though nobody keeps the handle
-    return Handle(device, library)
+    handle = RemovableHandle(_taken_over)
+    _taken_over[handle.id] = device, library
+    return handle
 
 
 def _replace(library: torch.library.Library, name: str, key: str, ours: Callable[..., Any]) -> None:
@@ -68,40 +53,18 @@ def _replace(library: torch.library.Library, name: str, key: str, ours: Callable
         library.impl(name, partial(ours, torchs), key, with_keyset=True, allow_override=True)
 
 
-def _layer_norm(
-    torchs: Any,
-    keys: torch.DispatchKeySet,
-    dy: torch.Tensor,
-    x: torch.Tensor,
-    normalized_shape: Sequence[int],
-    mean: torch.Tensor,
-    rstd: torch.Tensor,
-    weight: Gradient,
-    bias: Gradient,
-    wanted: Sequence[bool],
-) -> tuple[Gradient, Gradient, Gradient]:
+def _layer_norm(torchs: Any, keys: torch.DispatchKeySet, *given: Any) -> tuple[Gradient, Gradient, Gradient]:
     """`aten::native_layer_norm_backward`."""
+    dy, x, _, mean, rstd, weight, bias, wanted = given
     found = _gradients(dy, x, mean.reshape(-1), rstd, weight, wanted, has_bias=bias is not None)
-    if found is not None:
-        return found
-    return torchs.call_boxed(keys, dy, x, normalized_shape, mean, rstd, weight, bias, wanted)
+    return torchs.call_boxed(keys, *given) if found is None else found
 
 
-def _rms_norm(
-    torchs: Any,
-    keys: torch.DispatchKeySet,
-    dy: torch.Tensor,
-    x: torch.Tensor,
-    normalized_shape: Sequence[int],
-    rstd: torch.Tensor,
-    weight: Gradient,
-    wanted: Sequence[bool],
-) -> tuple[Gradient, Gradient]:
+def _rms_norm(torchs: Any, keys: torch.DispatchKeySet, *given: Any) -> tuple[Gradient, Gradient]:
     """`aten::_fused_rms_norm_backward`."""
+    dy, x, _, rstd, weight, wanted = given
     found = _gradients(dy, x, None, rstd, weight, (*wanted, False), has_bias=False)
-    if found is not None:
-        return found[:2]
-    return torchs.call_boxed(keys, dy, x, normalized_shape, rstd, weight, wanted)
+    return torchs.call_boxed(keys, *given) if found is None else found[:2]
 
 
 def _gradients(
