@@ -18,6 +18,8 @@ a model can be built on the backward; it is not what this project measures.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -53,13 +55,7 @@ def _decided(operands: Operands, options: NormOptions) -> Outputs:
     cols = x.shape[-1]
     (taken,) = rows_or_heads(x=x)
     rows = taken.shape[:-1].numel()
-    # No views of rows: FSDP warns of modules that return views.
-    y = output(x, x.shape)
-    y1 = None if operands.weight1 is None else output(x, x.shape)
-    total = output(x, x.shape) if operands.is_sum else None
-    mean = torch.empty(rows, dtype=torch.float32, device=x.device) if options.layer else None
-    rstd = torch.empty(rows, dtype=torch.float32, device=x.device)
-    written = y, y1, total, mean, rstd
+    written = empty_outputs(operands, options, output)
     if rows:
         chunk = min(power_of_two(cols), WIDEST_CHUNK)
         heads, head_stride = (taken.shape[1], taken.stride(1)) if taken.dim() == 3 else (1, 0)
@@ -87,7 +83,21 @@ def _decided(operands: Operands, options: NormOptions) -> Outputs:
         with torch.cuda.device_of(x):
             kernel = call.start()
         bound.keep([call], [kernel], operands.given, written, (), "forward", options)
+    y, y1, total, mean, rstd = written
     return Outputs(rounded(y, x), rounded(y1, x), rounded(total, x), mean, rstd)
+
+
+def empty_outputs(operands: Operands, options: NormOptions, make: Callable[..., torch.Tensor]) -> Outputs:
+    """Memory for what a forward writes; `make(x, shape)` is of what has x's shape.
+
+    These are no views of rows: FSDP warns of modules that return views.
+    """
+    x = operands.x
+    are_there = True, operands.weight1 is not None, operands.is_sum
+    y, y1, total = (make(x, x.shape) if is_there else None for is_there in are_there)
+    assert y is not None
+    rstd = torch.empty(math.prod(x.shape[:-1]), dtype=torch.float32, device=x.device)
+    return Outputs(y, y1, total, torch.empty_like(rstd) if options.layer else None, rstd)
 
 
 def heads_apart(x: torch.Tensor) -> bool:
@@ -192,7 +202,7 @@ def forward_row(
 
 
 @triton.jit
-def normalised(x_row, col, cols, at, added, kept, z_row, GATE_FIRST: tl.constexpr):
+def normalised(x_row, col, cols, at, added, kept, z_row, GATE_FIRST):
     """What the statistics are of, fp32 and 0 past the end of a row."""
     value = sum_of(x_row, col, cols, at, added, kept)
     if GATE_FIRST:
@@ -225,7 +235,7 @@ def dropped(branch, mask, place, inside, kept):
 
 
 @triton.jit
-def scaled(xhat, weight, bias, col, cols, ZERO_CENTRED: tl.constexpr):
+def scaled(xhat, weight, bias, col, cols, ZERO_CENTRED):
     value = xhat
     if weight is not None:
         value *= factor(tl.load(weight + col, mask=col < cols, other=0.0), ZERO_CENTRED)

@@ -15,17 +15,10 @@ Gradient = torch.Tensor | None
 
 
 def plain_gradients(
-    dy: torch.Tensor,
-    x: torch.Tensor,
-    weight: torch.Tensor | None,
-    mean: torch.Tensor | None,
-    rstd: torch.Tensor,
-    options: NormOptions,
-    **decided: Any,
+    given: tuple[Any, ...], options: NormOptions, **decided: Any
 ) -> tuple[torch.Tensor, Gradient, Gradient]:
     """Return dx, dweight and dbias of a norm with nothing around it; `decided` says has_bias and dx_alone."""
-    zero_centred, sm_margin = options.zero_centred, options.sm_margin
-    return norm_backward(dy, x, weight, mean, rstd, zero_centred=zero_centred, sm_margin=sm_margin, **decided)
+    return norm_backward(*given, zero_centred=options.zero_centred, sm_margin=options.sm_margin, **decided)
 
 
 def gradients(
@@ -33,13 +26,12 @@ def gradients(
 ) -> NormGradients:
     """Return all gradients that there are, given those of y, of y1, and of what was normalised."""
     x, weight, bias, mask, mask1, weight1, z, mean, rstd = saved
+    given: tuple[Any, ...] = dy, x, weight, mean, rstd
     if dres is mask is mask1 is weight1 is z is None:
-        return NormGradients(*plain_gradients(dy, x, weight, mean, rstd, options, **decided))
+        return NormGradients(*plain_gradients(given, options, **decided))
     p, norm_first = 0.0 if mask is None else options.dropout_p, z is not None and options.norm_before_gate
-    extras = Extras(dres, mask, mask1, dy1, weight1, z, bias, p, norm_first)
-    given = dy, x, weight, mean, rstd, extras
-    zero_centred, sm_margin = options.zero_centred, options.sm_margin
-    return backward_with_extras(*given, zero_centred=zero_centred, sm_margin=sm_margin, **decided)
+    given = (*given, Extras(dres, mask, mask1, dy1, weight1, z, bias, p, norm_first))
+    return backward_with_extras(*given, zero_centred=options.zero_centred, sm_margin=options.sm_margin, **decided)
 
 
 def is_dx_alone(wanted: Sequence[bool]) -> bool:

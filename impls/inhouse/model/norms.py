@@ -16,7 +16,7 @@ from .composed import composed, is_batched
 from .forward import check_operands, heads_apart, norm_forward
 from .gradients import complete, gradients, is_dx_alone, of_operands, plain_gradients
 from .operands import LIKE_X, PLAIN_OPERANDS, NormOptions, Operands, Outputs, Saved
-from .operators import backward_by_operator, by_operator
+from .operators import backward_by_operator
 
 PLAIN = (torch.Tensor, torch.nn.Parameter, type(None))  # other classes have their own ways with operators
 
@@ -157,7 +157,7 @@ def _run(given: tuple[Any, ...], options: NormOptions) -> Any:
         check_operands(rows, options)
         y, y1, total = composed(operands, options)
         return y if len(given) == PLAIN_OPERANDS else (y, y1, total)
-    y, y1, total = by_operator(rows, options)
+    y, y1, total, *_ = torch.ops.normbwd.norm(*rows, *options)  # of operators.py; empty is what there is not
     y = _in_shape(y, x.shape)
     if len(given) == PLAIN_OPERANDS:
         return y
@@ -226,7 +226,7 @@ class _EagerNorm(torch.autograd.Function):  # pyright: ignore[reportUntypedBaseC
         if len(tensors) == 4:
             x, weight, mean, rstd = tensors
             if is_eager:
-                return (None, None, *plain_gradients(came_back[0], x, weight, mean, rstd, options, **decided))
+                return (None, None, *plain_gradients((came_back[0], *tensors), options, **decided))
             saved = x, weight, None, None, None, None, None, mean, rstd
         dy, dy1, dres = came_back if len(came_back) == 3 else (*came_back, None, None)
         saved = Saved(*saved)

@@ -6,7 +6,6 @@ tensors in and out. What an operator returns is always there: where it is not, i
 
 from __future__ import annotations
 
-import math
 from typing import Any, get_type_hints
 
 import torch
@@ -14,7 +13,8 @@ import torch
 from ..tensors import NormGradients
 from . import gradients
 from .composed import refuse_dual
-from .forward import check_operands, norm_forward
+from .forward import check_operands, empty_outputs, norm_forward
+from .gradients import Gradient
 from .operands import NormOptions, Operands, Outputs, Saved
 
 SCHEMA_TYPES: dict[Any, str] = {
@@ -44,12 +44,6 @@ BACKWARD = f"({ARGUMENTS}) -> ({results_of(NormGradients)})"
 Tensors = tuple[torch.Tensor, ...]
 
 
-def by_operator(operands: Operands, options: NormOptions) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Run the forward: y, and y1 and total, each empty where it is none."""
-    y, y1, total, _, _ = torch.ops.normbwd.norm(*operands, *options)
-    return y, y1, total
-
-
 @torch.library.custom_op("normbwd::norm", mutates_args=(), schema=FORWARD)
 def norm(*arguments: Any) -> Tensors:
     """The forward."""
@@ -62,34 +56,24 @@ def _(*arguments: Any) -> Tensors:
     # Here too: a parameter on the meta device, which nobody has filled yet, gets here and not to the kernel.
     operands, options = _read(arguments)
     check_operands(operands, options)
-    x = operands.x
-    rstd = torch.empty(math.prod(x.shape[:-1]), dtype=torch.float32, device=x.device)
-    like_x = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    outputs = Outputs(
-        like_x,
-        None if operands.weight1 is None else torch.empty_like(like_x),
-        torch.empty_like(like_x) if operands.is_sum else None,
-        torch.empty_like(rstd) if options.layer else None,
-        rstd,
-    )
-    return _filled(outputs, x)
+    return _filled(empty_outputs(operands, options, _empty), operands.x)
 
 
 @torch.library.custom_op("normbwd::norm_backward", mutates_args=(), schema=BACKWARD)
-def norm_backward(dy: torch.Tensor, dy1: torch.Tensor | None, dres: torch.Tensor | None, *rest: Any) -> Tensors:
+def norm_backward(dy: torch.Tensor, dy1: Gradient, dres: Gradient, *rest: Any) -> Tensors:
     """The backward."""
     saved, options, decided = _read_saved(rest)
     return _filled(gradients.gradients(dy, dy1, dres, saved, options, **decided), dy)
 
 
 @torch.library.register_fake("normbwd::norm_backward")
-def _(dy: torch.Tensor, dy1: torch.Tensor | None, dres: torch.Tensor | None, *rest: Any) -> Tensors:  # noqa: ARG001
+def _(dy: torch.Tensor, dy1: Gradient, dres: Gradient, *rest: Any) -> Tensors:  # noqa: ARG001
     saved, _, decided = _read_saved(rest)
+    return _filled(NormGradients.made(saved.gradients_like(**decided), lambda like: _empty(like, like.shape)), dy)
 
-    def empty(like: torch.Tensor) -> torch.Tensor:
-        return torch.empty(like.shape, dtype=like.dtype, device=like.device)
 
-    return _filled(NormGradients.made(saved.gradients_like(**decided), empty), dy)
+def _empty(like: torch.Tensor, shape: torch.Size) -> torch.Tensor:
+    return torch.empty(shape, dtype=like.dtype, device=like.device)
 
 
 def _read(arguments: tuple[Any, ...]) -> tuple[Operands, NormOptions]:
@@ -123,9 +107,7 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensors) -> None:
     ctx.save_for_backward(*Saved.of(operands, options, outputs))
 
 
-def _differentiate(
-    ctx: Any, dy: torch.Tensor | None, dy1: torch.Tensor | None, dres: torch.Tensor | None, *_: torch.Tensor | None
-) -> tuple[torch.Tensor | None, ...]:
+def _differentiate(ctx: Any, dy: Gradient, dy1: Gradient, dres: Gradient, *_: Gradient) -> tuple[Gradient, ...]:
     wanted = ctx.needs_input_grad[: len(Operands._fields)]
     decided = {"has_bias": ctx.has_bias, "dx_alone": gradients.is_dx_alone(wanted)}
     found = backward_by_operator(dy, dy1, dres, Saved(*ctx.saved_tensors), ctx.options, **decided)
@@ -133,14 +115,7 @@ def _differentiate(
 
 
 def backward_by_operator(
-    dy: torch.Tensor | None,
-    dy1: torch.Tensor | None,
-    dres: torch.Tensor | None,
-    saved: Saved,
-    options: NormOptions,
-    *,
-    has_bias: bool,
-    dx_alone: bool,
+    dy: Gradient, dy1: Gradient, dres: Gradient, saved: Saved, options: NormOptions, **decided: bool
 ) -> NormGradients:
     """Run the backward; what comes back may have any strides, and be None where nobody uses an output.
 
@@ -149,8 +124,8 @@ def backward_by_operator(
     refuse_dual(dy, dy1, dres)
     dy, dy1 = gradients.complete(dy, dy1, saved)
     came_back = [None if each is None else _rows(each, saved.x) for each in (dy, dy1, dres)]
-    found = torch.ops.normbwd.norm_backward(*came_back, *saved, *options, has_bias, dx_alone)
-    likes = saved.gradients_like(has_bias=has_bias, dx_alone=dx_alone)
+    found = torch.ops.normbwd.norm_backward(*came_back, *saved, *options, decided["has_bias"], decided["dx_alone"])
+    likes = saved.gradients_like(**decided)
     dx, *others = [None if like is None else each for each, like in zip(found, likes.values(), strict=True)]
     assert dx is not None, "there is always a dx"
     return NormGradients(dx, *others)
