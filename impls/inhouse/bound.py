@@ -260,7 +260,8 @@ def bind(
                     if address in places:
                         numbers.append(places[address])
                         continue
-                    if address not in moved and not _lies_in(lasting, address):
+                    is_lasting = any(0 <= address - memory.data_ptr() < memory.nbytes for memory in lasting)
+                    if address not in moved and not is_lasting:
                         return None
                     value = moved.get(address, address)
                 numbers.append(len(changing) + len(constants))
@@ -285,10 +286,6 @@ def _picker(places: list[int | tuple[int, ...]]) -> Callable[[list[Any]], tuple[
     at = places.index(nested[0])
     before, within, behind = itemgetter(*flat[:at]), itemgetter(*nested[0]), itemgetter(*flat[at:])
     return lambda values: (*before(values), within(values), *behind(values))
-
-
-def _lies_in(memories: Sequence[torch.Tensor], address: int) -> bool:
-    return any(0 <= address - memory.data_ptr() < memory.nbytes for memory in memories)
 
 
 def _listeners(hook: Any) -> list[Any]:

@@ -10,17 +10,8 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, ClassVar
 
+from .. import limits
 from ..launch import STAGES, KernelCall, Launch, fitting_stages, half_and_double, kernel_options, power_of_two
-from ..limits import (
-    FEWEST_ELEMENTS,
-    MOST_ELEMENTS,
-    SUM_BYTES,
-    Rules,
-    covered,
-    in_range,
-    registers_can_be_limited,
-    shared_memory_fits,
-)
 from ..problem import GpuLimits, Problem
 
 if TYPE_CHECKING:
@@ -84,14 +75,14 @@ class FewRows(Launch):
         text = f"few rows: rows of {self.chunks * self.row_cols} beside {self.rows} x {self.cols}, "
         return text + f"{self.warps} warps, {self.stages} stages"
 
-    def rules(self, problem: Problem, gpu: GpuLimits) -> Rules:
+    def rules(self, problem: Problem, gpu: GpuLimits) -> limits.Rules:
         """Whole rows, and buffers of the column tiles that fit."""
-        yield from in_range(self.rows, self.cols, self.warps, counts=(self.chunks, self.stages))
-        yield from in_range(self.row_cols, self.warps)
-        yield from registers_can_be_limited(self.maxnreg, gpu)
-        yield from covered(self.chunks, self.row_cols, problem)
+        yield from limits.in_range(self.rows, self.cols, self.warps, counts=(self.chunks, self.stages))
+        yield from limits.in_range(self.row_cols, self.warps)
+        yield from limits.registers_can_be_limited(self.maxnreg, gpu)
+        yield from limits.covered(self.chunks, self.row_cols, problem)
         buffers = _tile_bytes(self.rows, self.cols, problem) * (self.stages - 1)
-        yield from shared_memory_fits(buffers, gpu, extra=SUM_BYTES)
+        yield from limits.shared_memory_fits(buffers, gpu, extra=limits.SUM_BYTES)
 
     def resized_for(self, problem: Problem, gpu: GpuLimits) -> FewRows:
         """Itself: a row has a program of its own."""
@@ -104,7 +95,11 @@ class FewRows(Launch):
             row_columns = -(-problem.cols // row_cols) * row_cols
             of_row = row_columns // (32 * warps)
             of_tile = rows * cols // (32 * warps)
-            if of_row <= MOST_ELEMENTS and FEWEST_ELEMENTS <= of_tile <= MOST_ELEMENTS // 2 and cols >= 32:
+            if (
+                of_row <= limits.MOST_ELEMENTS
+                and limits.FEWEST_ELEMENTS <= of_tile <= limits.MOST_ELEMENTS // 2
+                and cols >= 32
+            ):
                 launch = replace(self, warps=warps, rows=rows, cols=cols, row_cols=row_cols)
                 yield replace(
                     launch, chunks=row_columns // row_cols, maxnreg=_registers(problem, gpu, row_columns, warps)
@@ -118,9 +113,7 @@ class FewRows(Launch):
         kernel = KernelCall(
             backward_few,
             (rows + column_tiles,),
-            tensors.gradients.dx,
-            tensors.gradients.dweight,
-            tensors.gradients.dbias,
+            *tensors.gradients[:3],
             *tensors.inputs,
             tensors.extra_operands(),
             *tensors.sizes,

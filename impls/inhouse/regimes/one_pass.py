@@ -10,24 +10,10 @@ from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, ClassVar
 
+from .. import limits
 from ..launch import STAGES, KernelCall, Launch, even_programs, fitting_stages, half_and_double, kernel_options
-from ..limits import (
-    FEWEST_ELEMENTS,
-    FEWEST_WARPS,
-    MOST_ELEMENTS,
-    MOST_REGISTERS,
-    REGISTERS,
-    RESERVED_BYTES,
-    SUM_BYTES,
-    Rules,
-    all_resident,
-    covered,
-    in_range,
-    registers_can_be_limited,
-    shared_memory_fits,
-)
 from ..problem import GpuLimits, Problem
-from .one_pass_tiles import Tile, flat, flat_of_many, is_light, narrow, one_each
+from .one_pass_tiles import Asked, Tile, flat, flat_of_many, narrow, one_each
 from .shared import Shared
 
 if TYPE_CHECKING:
@@ -50,7 +36,7 @@ class OnePass(Tile, Launch):
         """Rows that the registers of one program hold."""
         if problem.row_tensors_kept > 2:
             return problem.cols <= (4096 if "dy1" in problem.extras and gpu.ptx else 8192)
-        return problem.cols <= (12288 if is_light(problem, gpu) else 8192)
+        return problem.cols <= (12288 if Asked(problem, gpu).light else 8192)
 
     @classmethod
     def choose(cls, problem: Problem, gpu: GpuLimits) -> OnePass:
@@ -76,7 +62,7 @@ class OnePass(Tile, Launch):
         launch = cls(**asdict(tile))
         tile_bytes = launch.rows * launch.chunks * launch.cols * problem.read_bytes
         residents = max(1, launch.programs // gpu.multiprocessors)
-        room = min(gpu.shared_bytes, gpu.shared_total // residents - RESERVED_BYTES)
+        room = min(gpu.shared_bytes, gpu.shared_total // residents - limits.RESERVED_BYTES)
         ragged = launch.chunks * launch.cols != problem.cols and problem.cols <= 8192
         wanted = launch.stages + ragged
         stages = fitting_stages(tile_bytes, replace(gpu, shared_bytes=room), wanted)
@@ -87,20 +73,20 @@ class OnePass(Tile, Launch):
         text += f"{self.programs} programs, {self.stages} stages"
         return text + (", packed" if self.packed else "") + (", gate read twice" if self.reread else "")
 
-    def rules(self, problem: Problem, gpu: GpuLimits) -> Rules:
+    def rules(self, problem: Problem, gpu: GpuLimits) -> limits.Rules:
         """Whole rows, and room for all programs at once, without which they would take turns."""
-        yield from in_range(self.rows, self.cols, self.warps, counts=(self.chunks, self.programs, self.stages))
-        yield from covered(self.chunks, self.cols, problem)
+        yield from limits.in_range(self.rows, self.cols, self.warps, counts=(self.chunks, self.programs, self.stages))
+        yield from limits.covered(self.chunks, self.cols, problem)
         yield self.fold and self.cols < 256 * self.warps, "rows are folded where threads share columns"
         yield (self.packed or self.fused) and not gpu.ptx, "inline PTX, which this device does not take"
         yield self.packed and problem.item_bytes != 2, "packed tiles of 32-bit numbers"
-        yield from registers_can_be_limited(self.maxnreg, gpu)
+        yield from limits.registers_can_be_limited(self.maxnreg, gpu)
         tile_bytes = self.rows * self.chunks * self.cols * problem.read_bytes
         buffers = tile_bytes * (self.stages - 1)
-        yield from shared_memory_fits(buffers, gpu, extra=SUM_BYTES)
+        yield from limits.shared_memory_fits(buffers, gpu, extra=limits.SUM_BYTES)
         yield self.fused and self.programs > MOST_PROGRAMS, "more programs than share their work out"
         if self.fused:
-            yield from all_resident(self.programs, self.warps, self.maxnreg, buffers, gpu)
+            yield from limits.all_resident(self.programs, self.warps, self.maxnreg, buffers, gpu)
 
     def resized_for(self, problem: Problem, gpu: GpuLimits) -> OnePass:
         """To as many programs a multiprocessor as it has, or a tile each."""
@@ -147,7 +133,7 @@ class OnePass(Tile, Launch):
 
     def with_warps(self, warps: int, cols: int) -> OnePass:
         """The same for rows of `cols` columns with another number of warps."""
-        maxnreg = REGISTERS // (32 * warps) if warps > FEWEST_WARPS else None
+        maxnreg = limits.REGISTERS // (32 * warps) if warps > limits.FEWEST_WARPS else None
         if not self.fold:
             return replace(self, warps=warps, maxnreg=maxnreg)
         chunk = 256 * warps
@@ -156,9 +142,11 @@ class OnePass(Tile, Launch):
     def is_worth_compiling(self, problem: Problem, residents: int) -> bool:
         """Whether a thread has enough to do, and registers for it, with `residents` programs a multiprocessor."""
         elements = self.rows * self.chunks * self.cols // (32 * self.warps)
-        registers = MOST_REGISTERS if residents * self.warps <= 8 else REGISTERS // (32 * self.warps * residents)
+        registers = (
+            limits.MOST_REGISTERS if residents * self.warps <= 8 else limits.REGISTERS // (32 * self.warps * residents)
+        )
         return (
-            FEWEST_ELEMENTS <= elements <= MOST_ELEMENTS
+            limits.FEWEST_ELEMENTS <= elements <= limits.MOST_ELEMENTS
             and self.chunks * self.cols < 2 * problem.cols  # else half of the lanes are past the end of the row
             and (self.fold or not self.packed)  # what is not folded needs its registers for accumulators
             and self._registers_needed(elements, problem) <= registers
@@ -192,12 +180,11 @@ class OnePass(Tile, Launch):
             words = torch.zeros(FIXED_WORDS, dtype=torch.int64)
         elif fused:
             words = arrival_words(tensors.x.device)
-        elements = 32 * self.warps * (16 if (self.maxnreg or MOST_REGISTERS) <= 128 else 64)
+        elements = 32 * self.warps * (16 if (self.maxnreg or limits.MOST_REGISTERS) <= 128 else 64)
         kernel = KernelCall(
             backward_rows,
             (programs,),
-            tensors.gradients.dx,
-            *tensors.gradients[1:3],
+            *tensors.gradients[:3],
             *partials,
             *tensors.inputs,
             words,

@@ -80,11 +80,6 @@ def first(table: tuple[Row, ...], asked: Asked, otherwise: Any) -> Any:
     return next((row.value for row in table if row.when(asked)), otherwise)
 
 
-def is_light(problem: Problem, gpu: GpuLimits) -> bool:
-    """Whether tiles can be packed, and registers are left that make it worth while."""
-    return Asked(problem, gpu).light
-
-
 # ------------------------------------------------------------------------------------------------ a tile a program
 
 # Nothing is carried from tile to tile where parameters have no gradients, so the device starts a program as another

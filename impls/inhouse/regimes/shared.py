@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from .. import limits
 from ..launch import STAGES, KernelCall, Launch, even_programs, kernel_options, power_of_two
-from ..limits import FEWEST_WARPS, MOST_GROUPS, MOST_REGISTERS, RESERVED_BYTES, Rules, all_resident, covered, in_range
-from ..limits import shared_memory_fits as fits
 from ..problem import GpuLimits, Problem
 from .two_pass import TwoPass
 
@@ -83,7 +82,7 @@ class Shared(Launch):
         tile_rows = 2 if parts <= 32 else 1
         tiles = -(-problem.rows // tile_rows)
         room = {
-            stages: gpu.shared_total // (_buffers(tile_rows, part, problem, stages) + RESERVED_BYTES)
+            stages: gpu.shared_total // (_buffers(tile_rows, part, problem, stages) + limits.RESERVED_BYTES)
             for stages in (STAGES, STAGES + 1)
         }
         three = 3 if problem.accumulators + len(problem.extras) <= 3 else 2  # programs that have registers
@@ -107,25 +106,25 @@ class Shared(Launch):
         text += f"{self.groups} groups, {self.residents} resident, delay {self.delay}, {self.stages} stages"
         return text + (f", {self.maxnreg} registers" if self.maxnreg else "")
 
-    def rules(self, problem: Problem, gpu: GpuLimits) -> Rules:
+    def rules(self, problem: Problem, gpu: GpuLimits) -> limits.Rules:
         """What the exchange of sums can hold, and all programs on the device at once."""
-        yield from in_range(self.rows, self.cols, self.warps, counts=(self.groups, self.residents, self.stages))
+        yield from limits.in_range(self.rows, self.cols, self.warps, counts=(self.groups, self.residents, self.stages))
         in_pairs = gpu.ptx and problem.in_pairs and self.cols > 1
         yield not in_pairs, "rows are shared in words of two numbers, with inline PTX"
         yield not READS.issuperset(problem.extras), "masks and gates, which shared rows do not read"
-        yield from covered(self.parts, self.cols, problem)
+        yield from limits.covered(self.parts, self.cols, problem)
         sums = self.rows * (2 if problem.norm == "layer" else 1)
         words = sums * power_of_two(max(1, self.parts))
         yield sums > MOST_SUMS or words > MOST_WORDS, "more sums than one exchange holds"
         yield not 1 <= self.delay <= MOST_DELAY, "a delay that the slots of an exchange do not allow"
         yield self.stages < self.delay + 2, "no stage for a tile under way beside those that wait and the one at work"
         registers = self.maxnreg or 24
-        yield registers % 8 > 0 or not 24 <= registers <= MOST_REGISTERS, "registers out of range"
-        yield self.groups > MOST_GROUPS, "more groups than have words to meet in"
+        yield registers % 8 > 0 or not 24 <= registers <= limits.MOST_REGISTERS, "registers out of range"
+        yield self.groups > limits.MOST_GROUPS, "more groups than have words to meet in"
         yield self.programs > self.residents * gpu.multiprocessors, "more programs than are said to be resident"
         buffers = _buffers(self.rows, self.cols, problem, self.stages)
-        yield from fits(buffers, gpu)
-        yield from all_resident(self.programs, self.warps, self.maxnreg, buffers, gpu)
+        yield from limits.shared_memory_fits(buffers, gpu)
+        yield from limits.all_resident(self.programs, self.warps, self.maxnreg, buffers, gpu)
 
     def resized_for(self, problem: Problem, gpu: GpuLimits) -> Shared:
         """To as many programs a multiprocessor as are resident."""
@@ -152,7 +151,7 @@ class Shared(Launch):
                 maxnreg = _registers(residents * warps // 4)
                 launch = cls(rows, parts, 1, delay, residents, maxnreg, cols, warps, stages).resized_for(problem, gpu)
                 enough = launch._registers_needed(problem) <= maxnreg
-                if parts > 1 and residents * warps >= FEWEST_WARPS and enough:
+                if parts > 1 and residents * warps >= limits.FEWEST_WARPS and enough:
                     if launch.groups > groups_before:
                         offered.append(launch)
                     groups_before = launch.groups

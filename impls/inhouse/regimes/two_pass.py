@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, ClassVar
 
+from .. import limits
 from ..launch import STAGES, KernelCall, Launch, fitting_stages, half_and_double, kernel_options
-from ..limits import FEWEST_ELEMENTS, MOST_ELEMENTS, SUM_BYTES, Rules, in_range, shared_memory_fits
 from ..problem import GpuLimits, Problem
 
 if TYPE_CHECKING:
@@ -52,14 +52,14 @@ class TwoPass(Launch):
         text = f"two passes: {self.rows} x {self.cols}, {self.warps} warps, {self.groups} groups, "
         return text + f"{self.stages} stages"
 
-    def rules(self, problem: Problem, gpu: GpuLimits) -> Rules:
+    def rules(self, problem: Problem, gpu: GpuLimits) -> limits.Rules:
         """Sizes in range, and buffers of both passes that fit."""
         yield self.fused, "two passes, whose programs do not wait for each other"  # nobody would sum the partials
-        yield from in_range(self.rows, self.cols, self.warps, counts=(self.groups, self.stages))
-        yield from in_range(self.sum_cols, self.sum_warps)
+        yield from limits.in_range(self.rows, self.cols, self.warps, counts=(self.groups, self.stages))
+        yield from limits.in_range(self.sum_cols, self.sum_warps)
         of_sums = self.sum_cols * _sum_bytes(problem)
         of_tiles = self.rows * self.cols * problem.read_bytes
-        yield from shared_memory_fits(max(of_sums, of_tiles) * (self.stages - 1), gpu, extra=SUM_BYTES)
+        yield from limits.shared_memory_fits(max(of_sums, of_tiles) * (self.stages - 1), gpu, extra=limits.SUM_BYTES)
 
     def resized_for(self, problem: Problem, gpu: GpuLimits) -> TwoPass:
         """No more groups than tiles."""
@@ -69,7 +69,7 @@ class TwoPass(Launch):
         """Half and double the rows and columns of a tile, and half and double the programs."""
         for rows, cols, factor in product(half_and_double(self.rows), half_and_double(self.cols), (1, 2, 0.5)):
             elements = rows * cols // (32 * self.warps)
-            if FEWEST_ELEMENTS <= elements <= MOST_ELEMENTS:
+            if limits.FEWEST_ELEMENTS <= elements <= limits.MOST_ELEMENTS:
                 column_tiles = -(-problem.cols // cols)
                 groups = max(1, int(factor * 4 * gpu.multiprocessors) // column_tiles)
                 yield replace(self, rows=rows, cols=cols, groups=groups).resized_for(problem, gpu)
