@@ -62,9 +62,7 @@ def judge(
     Without `each_norm` a norm of which it supports no case does not count.
     """
     if file.suffix != ".py" or not file.is_file():
-        raise UsageError(
-            f"{file}: no such Python file; give the file of an adapter, as docs/add-an-implementation.md has it"
-        )
+        raise UsageError(f"{file}: no such Python file; give the file of an adapter (docs/add-an-implementation.md)")
     if sys.platform != "linux":
         raise UnavailableError("judge: stops and watches processes as Linux alone can; run it there")
     before, content = code_hashes(), file.read_bytes()

@@ -67,7 +67,7 @@ class Open(JudgeMessage):
 
 
 class Attach(JudgeMessage):
-    """To the reference: the memory of a runner on a GPU, where that is not a descriptor."""
+    """To the reference: the memory of a runner, by a path or a handle of CUDA IPC."""
 
     runner: Number
     handle: str

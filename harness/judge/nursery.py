@@ -51,8 +51,9 @@ def begin(middle: int, program: str, scratch: str, end: int, log: int, *memories
     os.setsid()
     os.chdir(scratch)
     os.environ.update(dict.fromkeys(OWN_FOLDERS, scratch))
-    for stream in (1, 2):
-        os.dup2(log, stream)
+    null = os.open(os.devnull, os.O_RDONLY)  # a shared one would keep flags and locks for others
+    for stream, opened in enumerate((null, log, log)):
+        os.dup2(opened, stream)
     os.close(log)
     try:
         PROGRAMS[program](channel_of(socket.socket(fileno=end), REQUESTS), memories)

@@ -68,8 +68,7 @@ class Reference:
         """Map the memory of the runners, and read how fast this device's memory is."""
         self.case: NormCase = request.case
         self._on_gpu = self.case.device != "cpu"
-        self._calls = request.calls
-        self._spans, size = memory.layout(self.case, request.calls, "input", "statistic")
+        self._spans, self._size = memory.layout(self.case, request.calls, "input", "statistic")
         self._answer_spans, answer_size = memory.layout(self.case, request.calls, "gradient")
         self._slots: dict[int, Any] = {}
         self._gates: dict[int, int] = {}
@@ -78,21 +77,22 @@ class Reference:
             self._answers = torch.empty(answer_size, dtype=torch.uint8, device="cuda")
             self._side = torch.cuda.Stream()
         else:
-            *inputs, answers = self._memories
-            self._slots = {number: self._tensors(memory.host_block(each, size)) for number, each in enumerate(inputs)}
-            self._answers = memory.host_block(answers, answer_size)
+            self._answers = memory.host_block(self._memories[0], answer_size)
         self._drawn: dict[int, list[Inputs]] = {}
         self._swaps: dict[int, list[Swap]] = {}
         return self._read_device()
 
     def attach(self, request: Attach) -> JudgeMessage:
-        """Open a runner's memory on the GPU."""
-        torch.cuda.synchronize()
-        memory.forget(request.runner)
-        size = memory.layout(self.case, self._calls, "input", "statistic")[1]
-        block = memory.device_block(request.runner, request.handle, 0, size + memory.GATE_BYTES)
-        self._slots[request.runner] = self._tensors(block)
-        self._gates[request.runner] = block.data_ptr() + size
+        """Open a runner's memory, on a CPU by its path."""
+        if self._on_gpu:
+            torch.cuda.synchronize()
+            memory.forget(request.runner)
+            block = memory.device_block(request.runner, request.handle, 0, self._size + memory.GATE_BYTES)
+            self._gates[request.runner] = block.data_ptr() + self._size
+        else:
+            with open(request.handle, "r+b", buffering=0) as opened:
+                block = memory.host_block(opened.fileno(), self._size)
+        self._slots[request.runner] = [memory.views(block, spans) for spans in self._spans]
         return Ready()
 
     def draw(self, request: Draw) -> JudgeMessage:
@@ -210,9 +210,6 @@ class Reference:
         if not hasattr(self, "_work"):
             self._work = torch.empty(CALM_BYTES, dtype=torch.uint8, device="cuda")
         return Ready(figures={"us": self._timed(lambda: [self._work.fill_(1) for _ in range(CALM_FILLS)], 0)})
-
-    def _tensors(self, block: torch.Tensor) -> list[dict[str, torch.Tensor]]:
-        return [memory.views(block, spans) for spans in self._spans]
 
     def _noise(self, generator: torch.Generator) -> torch.Tensor:
         shape, dtype = (self.case.rows, self.case.cols), torch_dtype(self.case.dtype)
@@ -333,7 +330,7 @@ def _hash(tensor: torch.Tensor) -> str:
 
 
 def run(channel: Channel[Any], memories: Sequence[int]) -> None:
-    """Serve the parent; on a CPU `memories` are those of the runners' inputs, and that of the answers last."""
+    """Serve the parent; on a CPU there is one memory, of the answers."""
     torch.set_num_threads(1)
     reference = Reference(memories)
     answers = {Open: reference.open, Attach: reference.attach, Draw: reference.draw, Reveal: reference.reveal}

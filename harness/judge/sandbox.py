@@ -74,9 +74,10 @@ LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 ALLOW, ERROR = 0x7FFF0000, 0x00050000
 NUMBER_AT, ARCHITECTURE_AT, ARGUMENT_AT, SECOND_ARGUMENT_AT, THIRD_ARGUMENT_AT = 0, 4, 16, 24, 32
 # Who is signalled of a descriptor, and how (SIGCONT of a look into /proc, say); a terminal of its own, whose end does
-# so (unlocked, it is opened), or another's modes and size; attributes of files.
-FCNTLS = (8, 10, 15)
-IOCTLS = (0x8901, 0x8902, 0x540E, 0x5422, 0x5402, 0x5403, 0x5404, 0x5412, 0x5414, 0x40045431, 0x40086602, 0x401C5820)
+# so (unlocked, it is opened), or another's modes and size; attributes, hints, leases and seals of files.
+FCNTLS = (8, 10, 15, 1024, 1036, 1038)
+TERMINALS = (*range(0x5402, 0x540F), 0x5412, 0x5414, 0x5422, 0x5423, *range(0x402C542B, 0x402C542E), 0x40045431)
+IOCTLS = (*TERMINALS, 0x8901, 0x8902, 0x40086602, 0x40087602, 0x401C5820, 0x40806685)
 
 
 def enter(scratch: Path, protected: Sequence[int], gpu: bool, without: Iterable[str] = ()) -> dict[str, bool]:

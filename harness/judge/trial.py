@@ -135,10 +135,9 @@ class Courtroom:
         one = memory.layout(case, 1, "input", "statistic")[1] + memory.layout(case, 1, "gradient")[1]
         most = max(FEWEST_CALLS, min(MOST_CALLS[case.device], BLOCK_BYTES[case.device] // one))
         self.calls = (most - 1) | 1  # odd, so that bits that follow from the parity of a call are seen to differ
-        self._answer_spans, answers_size = memory.layout(case, self.calls, "gradient")
-        inputs_size = memory.layout(case, self.calls, "input", "statistic")[1]
-        self._sizes = [] if self._on_gpu else [inputs_size] * (1 + len(self._names)) + [answers_size]
-        self._memories: list[int] = []
+        self._answer_spans, self._answers_size = memory.layout(case, self.calls, "gradient")
+        self._inputs_size = memory.layout(case, self.calls, "input", "statistic")[1]
+        self._memories: list[int] = []  # of the answers, and of the newest runner
         self._children: list[Child] = []
         self._peers: list[_Seat] = []
         self._quiet_us: dict[str, float] = {}  # a peer's stretch, before there is a judged process
@@ -161,21 +160,27 @@ class Courtroom:
             os.close(descriptor)
 
     def _open(self) -> None:
-        for size in self._sizes:
-            self._memories.append(os.memfd_create("normbwd-judge", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
-            os.ftruncate(self._memories[-1], size)
-            fcntl(self._memories[-1], F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)  # no page goes away
-        self._reference = self._nursery.fork("reference", self._memories)
+        self._reference = self._fork("reference", self._answers_size)
         self._children.append(self._reference)
         ready = self._ask_reference(Open(case=self.case, calls=self.calls))
         self._facts, self.device = ready.figures, ready.title
         if self._on_gpu:
             self._calm_us = min(self._ask_reference(Calm()).figures["us"] for _ in range(5))
         for number, name in enumerate(self._names, JUDGED + 1):
-            child = self._nursery.fork("runner", self._memories[number : number + 1])
+            child = self._fork("runner", self._inputs_size)
             self._children.append(child)
             with self._trusted():
                 self._peers.append(self._seated(child, number, name, None))
+
+    def _fork(self, program: str, size: int) -> Child:
+        """A process, on a CPU with new memory: none leaves a word there, or flags of a descriptor, to the next."""
+        if not self._on_gpu:
+            while len(self._memories) > 1:
+                os.close(self._memories.pop())
+            self._memories.append(os.memfd_create("normbwd-judge", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
+            os.ftruncate(self._memories[-1], size)
+            fcntl(self._memories[-1], F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)  # no page goes away
+        return self._nursery.fork(program, self._memories[-1:])
 
     def _seated(self, child: Child, number: int, peer: str, file: Path | None) -> _Seat:
         """A runner that has loaded what it runs, and is stopped."""
@@ -192,8 +197,8 @@ class Courtroom:
         hello = self._expect(child.answer(self.settings.time_limit_s, "start"), RunnerReady, "start")
         child.stop()
         child.settle()
-        if self._on_gpu:
-            self._read_places(Attach(runner=number, handle=hello.handle))
+        handle = hello.handle if self._on_gpu else f"/proc/{os.getpid()}/fd/{self._memories[-1]}"
+        self._read_places(Attach(runner=number, handle=handle))
         return _Seat(child, number, hello.name, entered.layers, hello)
 
     def _prepare(self, seat: _Seat, seeds: list[int]) -> None:
@@ -254,9 +259,7 @@ class Courtroom:
                 kept = self._rng.sample(range(self.calls), self.calls // 2)
                 seeds = [seeds[call] if call in kept else fresh for call, fresh in enumerate(self._seeds())]
             self._prepare_peers(seeds)
-            if not self._on_gpu:  # no process leaves a word to the next
-                os.pwrite(self._memories[0], bytes(self._sizes[0]), 0)
-            child = self._nursery.fork("runner", self._memories[:1])
+            child = self._fork("runner", self._inputs_size)
             self._judging = True
             try:
                 seat = self._seated(child, JUDGED, "", file)
@@ -362,7 +365,7 @@ class Courtroom:
         if self._on_gpu:
             self._ask_reference(Reveal(runner=seat.number, word=go.word if go.queued else 0))
         if not go.queued:
-            child.channel.send(go)
+            child.tell(go, "time")
             child.go_on()
         done = self._checked(child.answer(self.settings.time_limit_s, "time", stop=True), go)
         if self._on_gpu:  # what is still computed is awaited, or read too early
@@ -378,7 +381,7 @@ class Courtroom:
         By the reference's events: no time of the host is in it. None where a call waits for the GPU itself.
         """
         child = seat.child
-        child.channel.send(go)
+        child.tell(go, "time")
         child.go_on()
         try:
             done = self._checked(child.answer(QUEUE_LIMIT_S, "time"), go)
@@ -408,17 +411,11 @@ class Courtroom:
         return ready
 
     def _checked(self, done: Any, go: Go) -> Answered:
-        """The answer to this request, and to no earlier one."""
-        if self._expect(done, Answered, "time").number != go.number:
-            raise JudgedError("tampered", Reason("bad_message", {"stage": "time"}))
-        self._check_places(done)
-        return done
-
-    def _check_places(self, done: Answered) -> None:
-        """Each call must have its gradients, and memory of its own for each."""
+        """The answer to this request, and to no earlier one: for each call its gradients, each in memory of its own."""
         spans: list[tuple[str, int, int]] = []
-        names = [span.name for span in self._answer_spans[0]]
-        if len(done.answers) != self.calls or any([p.name for p in places] != names for places in done.answers):
+        names = [[span.name for span in spans] for spans in self._answer_spans]
+        self._expect(done, Answered, "time")
+        if done.number != go.number or [[place.name for place in places] for places in done.answers] != names:
             raise JudgedError("tampered", Reason("bad_message", {"stage": "time"}))
         for call, places in enumerate(done.answers):
             for span, place in zip(self._answer_spans[call], places, strict=True):
@@ -427,6 +424,7 @@ class Courtroom:
         for (handle, _, end), (other, begin, _) in pairwise(spans):
             if handle == other and begin < end:
                 raise JudgedError("wrong", Reason("shared_answers"))
+        return done
 
     def _read_answers(self, judged: Child, done: Answered) -> None:
         """Copy the answers out of the stopped process's memory."""
@@ -437,7 +435,7 @@ class Courtroom:
                     content = os.pread(opened.fileno(), size, place.address)
                     if len(content) != size:
                         raise OSError
-                    os.pwrite(self._memories[-1], content, span.offset)
+                    os.pwrite(self._memories[0], content, span.offset)
             return
         raise JudgedError("tampered", Reason("unreadable_answer"))
 
