@@ -23,8 +23,8 @@ SECCOMP_MODE_FILTER = 2
 
 # Landlock, linux/landlock.h: the rights that change something, by the version that brought them.
 LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446  # the same on all architectures
-WRITE_FILE, TRUNCATE = 1 << 1, 1 << 14
-WRITES = {1: WRITE_FILE | 0x1FF0, 2: 1 << 13, 3: TRUNCATE}  # 0x1FF0: remove or make anything; then rename, truncate
+WRITE_FILE, TRUNCATE, DEVICES = 1 << 1, 1 << 14, 1 << 15  # 0x1FF0: remove or make anything; 1 << 13: rename
+WRITES = {1: WRITE_FILE | 0x1FF0, 2: 1 << 13, 3: TRUNCATE, 5: DEVICES}  # of devices, ioctl
 TCP, TCP_SINCE = 0b11, 4
 SCOPE_ABSTRACT_SOCKETS, SCOPE_SIGNALS, SCOPES_SINCE = 1, 2, 6
 WRITABLE_DEVICES = ("null", "zero", "full", "nvidia*", "nvidia-caps/*", "dri/*", "kfd")
@@ -74,10 +74,10 @@ LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 ALLOW, ERROR = 0x7FFF0000, 0x00050000
 NUMBER_AT, ARCHITECTURE_AT, ARGUMENT_AT, SECOND_ARGUMENT_AT, THIRD_ARGUMENT_AT = 0, 4, 16, 24, 32
 # Who is signalled of a descriptor, and how (SIGCONT of a look into /proc, say); a terminal of its own, whose end does
-# so (unlocked, it is opened), or another's modes and size; attributes, hints, leases and seals of files.
+# so (unlocked, it is opened), or another's modes and size; of files; userfaultfd, machines, kernel threads.
 FCNTLS = (8, 10, 15, 1024, 1036, 1038)
 TERMINALS = (*range(0x5402, 0x540F), 0x5412, 0x5414, 0x5422, 0x5423, *range(0x402C542B, 0x402C542E), 0x40045431)
-IOCTLS = (*TERMINALS, 0x8901, 0x8902, 0x40086602, 0x40087602, 0x401C5820, 0x40806685)
+IOCTLS = (*TERMINALS, 0x8901, 0x8902, 0x40086602, 0x40087602, 0x401C5820, 0x40806685, 0xAA00, 0xAE01, 0xAF01)
 
 
 def enter(scratch: Path, protected: Sequence[int], gpu: bool, without: Iterable[str] = ()) -> dict[str, bool]:
@@ -145,7 +145,7 @@ def restrict_files(scratch: Path, gpu: bool) -> bool:
     if ruleset < 0:
         return False
     devices = [path for pattern in WRITABLE_DEVICES for path in Path("/dev").glob(pattern) if not path.is_dir()]
-    of_files = writes & (WRITE_FILE | TRUNCATE)
+    of_files = writes & (WRITE_FILE | TRUNCATE | DEVICES)
     files = [*devices, *([Path("/proc/self")] if gpu else [])]  # CUDA names its threads there, or does not start
     for path, rights in [(scratch, writes), *((file, of_files) for file in files)]:
         opened = os.open(path, os.O_PATH | os.O_CLOEXEC)
