@@ -73,8 +73,8 @@ X32 = 0x40000000  # the other numbering of x86-64
 LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 ALLOW, ERROR = 0x7FFF0000, 0x00050000
 NUMBER_AT, ARCHITECTURE_AT, ARGUMENT_AT, SECOND_ARGUMENT_AT, THIRD_ARGUMENT_AT = 0, 4, 16, 24, 32
-# Who is signalled of a descriptor, and how (SIGCONT of a look into /proc, say); a terminal of its own, whose end does
-# so (unlocked, it is opened), or another's modes and size; of files; userfaultfd, machines, kernel threads.
+# Of fcntl: who is signalled of a descriptor, and how; leases and hints of files. Of ioctl: a terminal of its own, whose
+# end sends SIGCONT, and modes and size of others; who is signalled; attributes of files; userfaultfd, kvm, vhost.
 FCNTLS = (8, 10, 15, 1024, 1036, 1038)
 TERMINALS = (*range(0x5402, 0x540F), 0x5412, 0x5414, 0x5422, 0x5423, *range(0x402C542B, 0x402C542E), 0x40045431)
 IOCTLS = (*TERMINALS, 0x8901, 0x8902, 0x40086602, 0x40087602, 0x401C5820, 0x40806685, 0xAA00, 0xAE01, 0xAF01)

@@ -58,8 +58,8 @@ def fastest(sources: Sequence[Source], plan: Plan) -> str:
     heads = [*(f"{device}, {NORMS[norm]}" for device, norm in columns), "fastest in" if complete else "first in"]
     about = (
         f"{files[0].about[:1].upper()}{files[0].about[1:]}: geometric mean speedups over {runs[0].baseline}; "
-        f"{'in brackets with the best variant, where that is another; ' * is_bracketed}‡: not ranked in every case, of "
-        f"{sum(len(run.cases) for run in runs)} in all.",
+        f"{'in brackets with the best variant, where that is another; ' * is_bracketed}"
+        f"{sum(len(run.cases) for run in runs)} cases in all; ‡: not ranked in every case.",
         libraries.how_chosen(runs[0]) if complete else "Not every variant was measured, so none is called fastest.",
         f"{libraries.OUTSIDE}, so only in the reports: {', '.join(outside)}." if outside else "",
     )

@@ -17,7 +17,7 @@ Gradient = torch.Tensor | None
 def plain_gradients(
     given: tuple[Any, ...], options: NormOptions, **decided: Any
 ) -> tuple[torch.Tensor, Gradient, Gradient]:
-    """Return dx, dweight and dbias of a norm with nothing around it; `decided` says has_bias and dx_alone."""
+    """Return dx, dweight and dbias of a norm alone, of dy, x, weight, mean and rstd; `decided`: has_bias, dx_alone."""
     return norm_backward(*given, zero_centred=options.zero_centred, sm_margin=options.sm_margin, **decided)
 
 

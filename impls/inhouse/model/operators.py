@@ -115,7 +115,7 @@ def _differentiate(ctx: Any, dy: Gradient, dy1: Gradient, dres: Gradient, *_: Gr
 
 
 def backward_by_operator(
-    dy: Gradient, dy1: Gradient, dres: Gradient, saved: Saved, options: NormOptions, **decided: bool
+    dy: Gradient, dy1: Gradient, dres: Gradient, saved: Saved, options: NormOptions, *, has_bias: bool, dx_alone: bool
 ) -> NormGradients:
     """Run the backward; what comes back may have any strides, and be None where nobody uses an output.
 
@@ -124,8 +124,8 @@ def backward_by_operator(
     refuse_dual(dy, dy1, dres)
     dy, dy1 = gradients.complete(dy, dy1, saved)
     came_back = [None if each is None else _rows(each, saved.x) for each in (dy, dy1, dres)]
-    found = torch.ops.normbwd.norm_backward(*came_back, *saved, *options, decided["has_bias"], decided["dx_alone"])
-    likes = saved.gradients_like(**decided)
+    found = torch.ops.normbwd.norm_backward(*came_back, *saved, *options, has_bias, dx_alone)
+    likes = saved.gradients_like(has_bias=has_bias, dx_alone=dx_alone)
     dx, *others = [None if like is None else each for each, like in zip(found, likes.values(), strict=True)]
     assert dx is not None, "there is always a dx"
     return NormGradients(dx, *others)

@@ -272,10 +272,10 @@ def flat_of_many(problem: Problem, gpu: GpuLimits) -> Tile:
     gated_layer = "z" in problem.extras and problem.accumulators == 2
     tall = large or (gated_layer and warps == 4 and problem.item_bytes == 2 and problem.alignments == 1)
     tile_rows = max(1, floor_power_of_two((1024 if tall else 512) * warps // (chunks * chunk)))
-    wide = gated_layer and chunks == 2 and warps == 8
     spills = problem.norm_first and problem.accumulators == 2 and cols % chunk > 0
-    packed = packed and not (large or wide or (gated_layer and chunks == 2 and problem.norm_first))
-    packed = packed and chunks <= (1 if gate and warps == 4 else 3 if spills else 6 if masked else 2)
+    unpacked = large or (gated_layer and chunks == 2 and (warps == 8 or problem.norm_first))
+    most_packed = 1 if gate and warps == 4 else 3 if spills else 6 if masked else 2
+    packed = packed and not unpacked and chunks <= most_packed
     few_turns = rows <= 4 * gpu.multiprocessors * tile_rows
     pair = gate and warps == 8 and chunks <= 2 and gpu.ptx and not few_turns
     programs = gpu.multiprocessors * (1 if few_turns or (warps > 4 and not pair) else 2)
@@ -290,7 +290,7 @@ def flat_of_many(problem: Problem, gpu: GpuLimits) -> Tile:
         packed=packed,
         reread=pair or ("z" in problem.extras and warps == 16),
         maxnreg=_registers(2 if pair else 1, warps) if limited else None,
-        stages=STAGES + (wide or (two and warps == 8 and chunks == 2)),
+        stages=STAGES + ((two or gated_layer) and warps == 8 and chunks == 2),
     )
 
 
