@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
@@ -89,13 +90,22 @@ class Survey:
         there = None if place.here else (place.profile, place.facts)
         drawn = as_drawn(entry.settings, self.work / name / RESULTS_NAME, self.file_of(name))
         planned = plan_run(
-            invocation.changed(settings=drawn, allow_others=True), self.hello, there
+            invocation.changed(settings=drawn, allow_others=True), self.hello_for(invocation), there
         )  # nothing is measured yet
         state, reasons = self._state(name, planned)
         jobs = self._left(name, planned)
         if len(jobs) < len(planned.jobs):
             reasons.append(f"begun: {len(jobs)} of {len(planned.jobs)} jobs are left")
         return Task(name, invocation, state, tuple(reasons), jobs, self._job_s(name, planned.jobs))
+
+    def hello_for(self, run: Invocation) -> Hello:
+        """What a worker of a run says; only one that was given the device's tuned file knows its implementations."""
+        return self._tuned_hello if run.tuned_files else self.hello
+
+    @cached_property
+    def _tuned_hello(self) -> Hello:
+        files = next(files for run in self.plan.runs.values() if (files := run.tuned_files(self.place.profile.name)))
+        return session.inventory(self.invocation.changed(device="auto", tuned_files=files))
 
     def file_of(self, name: str) -> Path:
         """Where a run is published."""
@@ -339,7 +349,7 @@ def _bench(survey: Survey, task: Task, display: Display, deadline: Deadline) -> 
         invocation = task.invocation.changed(resume=resume)
         if invocation.fleet is not None:
             return spread.bench(invocation, display)
-        return session.bench(invocation, display, deadline, survey.hello)
+        return session.bench(invocation, display, deadline, survey.hello_for(invocation))
 
     if survey.invocation.fleet is not None and not task.invocation.settings.timed:
         raise UsageError("a fleet verifies nothing; publish it without --fleet")

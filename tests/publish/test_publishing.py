@@ -10,11 +10,13 @@ from types import SimpleNamespace
 import pytest
 
 from harness.analysis import currency
+from harness.cases.tuned import TunedFile
 from harness.engine_version import ENGINE_VERSION
 from harness.errors import UnavailableError, UsageError
 from harness.fleet import spread
 from harness.publish import admission, publishing
 from harness.publish.publishing import ASSUMED
+from harness.records import published_plan
 from harness.records.file import load
 from harness.records.published_plan import file_of
 from harness.records.reasons import Reason
@@ -143,6 +145,23 @@ def test_libraries_are_asked_once_a_call(folder, workers):
     assert first
     assert len(later) > len(NAMES) - 1
     assert not any(later)
+
+
+def test_what_the_device_was_tuned_for_is_measured_beside_the_rest(folder, workers, monkeypatch):
+    (folder / "plan.toml").write_text(PLAN.replace('"two shapes"', '"two shapes"\ntuned = true'))
+    publish(workers, only="large")
+    monkeypatch.setattr(published_plan, "PUBLISHED", folder / "results")
+    monkeypatch.setattr(published_plan, "CHECKOUT", folder)
+    file = folder / "results/h200/tuned.json"
+    file.write_text(TunedFile(device="NVIDIA H200", date="today", cases=[]).model_dump_json())
+    found = ImplRecord(name="liger@tuned", family="liger", source=str(file), version=VERSIONS["liger"])
+    knowing = replace(HELLO, implementations=[*HELLO.implementations, found])
+    workers.greeting = property(lambda worker: knowing if worker.start.tuned_files else HELLO)
+    assert states(only="large") == {"large": ("stale", ("without liger@tuned",))}
+    assert publish(workers) == dict.fromkeys(NAMES, "published")
+    measured = load(file_of("h200", "large", folder / "results")).rows
+    assert {row.impl for row in measured} == {"torch-eager", "liger", "liger@tuned"}
+    assert states(only="large") == {"large": ("current", ())}
 
 
 def test_only_what_is_named_is_measured(folder, workers):
