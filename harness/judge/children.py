@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,10 +112,6 @@ class Child:
             family |= more
         return [everyone[pid] for pid in family if pid in everyone and not _thread_states(pid) <= DEAD]
 
-    def ran_ns(self) -> int:
-        """How long its threads and descendants have been on a CPU."""
-        return sum(int(line.split()[0]) for each in self.family() for line in _of_threads(each.pid, "schedstat"))
-
     def stop(self) -> None:
         """Stop it and its group, and note when, as `settle` does again for what still runs."""
         with suppress(ProcessLookupError, PermissionError):
@@ -124,19 +120,28 @@ class Child:
         _stop_threads(self.pid)
 
     def settle(self) -> None:
-        """Wait until each of its threads and descendants has stopped; raises JudgedError for one that does not."""
-        ends_s = time.monotonic() + STOP_LIMIT_S
-        while running := [each.pid for each in self.family() if _runs(each.pid)]:
+        """Wait until each of its threads and descendants stands still; raises JudgedError for one that does not.
+
+        The last of a thread's time on a CPU is counted after it shows as stopped, so two looks have to agree.
+        """
+        ends_s, seen_ns = time.monotonic() + STOP_LIMIT_S, None
+        while True:
+            family = self.family()
+            running = [each.pid for each in family if _runs(each.pid)]
+            self._stopped_at_ns = _ran_ns(family)
+            if not running and self._stopped_at_ns == seen_ns:
+                return
             if time.monotonic() > ends_s:
                 raise JudgedError("tampered", Reason("does_not_stop"))
             for pid in running:
                 _stop_threads(pid)
-            self.stopped_ns = time.perf_counter_ns()
-        self._stopped_at_ns = self.ran_ns()
+            if running or seen_ns is not None:
+                self.stopped_ns = time.perf_counter_ns()
+            seen_ns = self._stopped_at_ns
 
     def check_stood_still(self) -> None:
         """Raise JudgedError where it ran since `settle`: a timer, say, can send the signal to go on."""
-        if self.ran_ns() != self._stopped_at_ns:
+        if _ran_ns(self.family()) != self._stopped_at_ns:
             raise JudgedError("tampered", Reason("ran_while_stopped"))
 
     def go_on(self) -> None:
@@ -300,6 +305,11 @@ def printable(reason: Reason) -> Reason:
 
     fields = {clean(name): clean(value) for name, value in list(reason.fields.items())[:8]}
     return Reason(clean(reason.code), fields, [printable(part) for part in reason.parts[:4]])
+
+
+def _ran_ns(family: Iterable[Process]) -> int:
+    """How long the threads of processes have been on a CPU."""
+    return sum(int(line.split()[0]) for each in family for line in _of_threads(each.pid, "schedstat"))
 
 
 def _runs(pid: int) -> bool:
