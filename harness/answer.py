@@ -88,7 +88,8 @@ def _report(path: Path, invocation: Invocation, display: Display, form: str, imp
     from harness.analysis.comparison import compare
 
     results = load(path)
-    if not any(row.status not in ("missing", "unsupported") for row in results.rows) and _is_unfinished(results):
+    measured = any(row.status not in ("missing", "unsupported") for row in results.rows)
+    if not measured and (results.end is None or results.end.interrupted):
         display.say(f"results: {path}, in which nothing was measured yet")
         return results
     comparison, markdown = compare(results), path.with_name("report.md")
@@ -96,10 +97,6 @@ def _report(path: Path, invocation: Invocation, display: Display, form: str, imp
     reports.write_compared([comparison], form, impl=impl)
     display.say(f"results: {path}\nreport:  {markdown}")
     return results
-
-
-def _is_unfinished(results: Results) -> bool:
-    return results.end is None or results.end.interrupted
 
 
 def exit_code_of_rows(rows: Sequence[RowRecord]) -> int:

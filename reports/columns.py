@@ -163,14 +163,6 @@ def _fastest(case: CaseComparison) -> str:
     return entry_label(case.fastest) if case.fastest else "too fast to tell" if case.ranked else "nothing ranked"
 
 
-def _label(row: Row) -> Cell:
-    return Cell(entry_label(row.entry) if row.entry else figures.NOTHING)
-
-
-def _next(case: CaseComparison) -> str | None:
-    return entry_label(case.ranked[1]) if len(case.ranked) > 1 else None
-
-
 def _lead(case: CaseComparison) -> str:
     lead = case.lead
     return "tie" if lead and lead.tied_with else figures.ratio(lead.ratio if lead else None)
@@ -215,6 +207,10 @@ def _worst_rho(entry: Entry) -> float | None:
 def _worst_rho_cell(row: Row) -> Cell:
     rho = _worst_rho(row.entry) if row.entry else None
     return Cell(figures.rho(rho, (row.entry and row.entry.checked.error_class) or "exact"), rho)
+
+
+def _label(row: Row) -> Cell:
+    return Cell(entry_label(row.entry) if row.entry else figures.NOTHING)
 
 
 def _right_and_bits(entry: Entry) -> str:
@@ -273,7 +269,7 @@ _OF_CASE = (
     _of_case("aa_band_percent", "A/A band %", _band_percent, _two_decimals),
     _of_case("fastest", "first", _fastest, left=True),
     _of_case("lead", "lead", _lead, drop=3),
-    _of_case("next", "next", _next, left=True, drop=7),
+    _of_case("next", "next", lambda case: next(map(entry_label, case.ranked[1:]), None), left=True, drop=7),
     _of_case("failed", "failed", lambda case: len(case.of("failed")) or None, drop=4),
     Column(
         "base_us",

@@ -32,7 +32,7 @@ def write_table(table: Table) -> str:
     """A table, texts to the left and figures to the right; empty where it has no rows."""
     if not table.rows:
         return ""
-    cells = [[_text(cell) for cell in row] for row in table.rows]
+    cells = [[f"**{escape(c.text)}**" if c.status == "wrong" else escape(c.text) for c in row] for row in table.rows]
     align = ["left" if heading.left else "right" for heading in table.headings]
     return tabulate(cells, [escape(head) for head in table.heads], "github", disable_numparse=True, colalign=align)
 
@@ -65,7 +65,3 @@ def escape(text: str) -> str:
 def code(text: str) -> str:
     """Text on one line, as code; it cannot end the code early."""
     return "`" + figures.printable(text).replace("`", "'") + "`"
-
-
-def _text(cell: Cell) -> str:
-    return f"**{escape(cell.text)}**" if cell.status == "wrong" else escape(cell.text)

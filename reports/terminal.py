@@ -43,7 +43,8 @@ def print_table(console: Console, table: Table, title: str = "") -> None:
             min_width=min(least, console.width),
         )
     for row in table.rows:
-        grid.add_row(*(_coloured(cell.text) for cell in row))
+        texts = [cell.text for cell in row]
+        grid.add_row(*(f"[{COLOURS[text]}]{text}[/]" if text in COLOURS else _literal(text) for text in texts))
     console.print(grid)
 
 
@@ -72,10 +73,6 @@ def _least_widths(table: Table) -> list[int]:
         parts = [part for text in texts for part in (text.split() if heading.left else [text])]
         widths.append(max(map(len, parts), default=0))
     return widths
-
-
-def _coloured(text: str) -> str:
-    return f"[{COLOURS[text]}]{text}[/]" if text in COLOURS else _literal(text)
 
 
 def _literal(text: str) -> str:

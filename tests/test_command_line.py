@@ -69,7 +69,7 @@ def typed(line):
     """Run a command line; its exit code."""
     with pytest.raises(SystemExit) as caught:
         main(shlex.split(line))
-    return caught.value.code
+    return caught.value.code or 0
 
 
 class ScriptedProcess(Ready):

@@ -11,7 +11,7 @@ from harness.analysis.comparison import Comparison
 from harness.analysis.joining import TIMES_T0
 from harness.analysis.statistics import geomean
 from harness.analysis.summary import Geomean
-from harness.cases import Norm, NormCase
+from harness.cases import Norm
 from harness.cases.models import MODELS, TOKENS
 from harness.cases.unfused import WITH_TORCH
 from harness.records.contexts import COLD, HOST
@@ -115,7 +115,9 @@ def spending(cases: Sequence[CaseComparison], budget: Budget | None) -> list[Spe
 
     `budget` is the engine's own error, of which t0 is the most that a short time may be off by.
     """
-    by_case = {_as_listed(case.case): case for case in cases}
+    by_case = {  # by a case as harness/cases/models.py lists it
+        replace(case.case, dtype="bf16", weight_dtype="bf16", eps=1e-5, device="cuda"): case for case in cases
+    }
     t0_us = budget.t0_us if budget else 0.0
     spendings: list[Spending] = []
     for tokens in TOKENS if len(by_case) == len(cases) else ():
@@ -130,11 +132,6 @@ def spending(cases: Sequence[CaseComparison], budget: Budget | None) -> list[Spe
             spenders = [spender for name in names if any((spender := _spender(name, called, t0_us)).ms.values())]
             spendings.append(Spending(tokens, tuple(called), _add(called, t0_us), tuple(sorted(spenders, key=_place))))
     return spendings
-
-
-def _as_listed(case: NormCase) -> NormCase:
-    """A case with the dtypes, eps and device of the cases in harness/cases/models.py."""
-    return replace(case, dtype="bf16", weight_dtype="bf16", eps=1e-5, device="cuda")
 
 
 def _spender(impl: str, called: Mapping[str, Calls], t0_us: float) -> Spender:

@@ -185,7 +185,10 @@ class Reference:
 
     def check(self, request: Compare) -> JudgeMessage:
         """Hash all answers, and compare those that are asked for with float64; the inputs must be as they were."""
-        answers = [self._grads(call, set(wide)) for call, wide in enumerate(request.wide)]
+        answers = [
+            Grads.of({span.name: self._answer(span, wide=span.name in wide) for span in spans})
+            for spans, wide in zip(self._answer_spans, map(set, request.wide), strict=False)
+        ]
         hashes = [{name: _hash(tensor) for name, tensor in answer.tensors().items()} for answer in answers]
         rho: dict[str, float] = {}
         fault = self._changed_input(request.in_place)
@@ -231,9 +234,6 @@ class Reference:
                 if not same_bits(inputs.tensors()[name], self._slots[0][call][name]):
                     return Reason("changed_input", {"tensors": [name]})
         return None
-
-    def _grads(self, call: int, wide: set[str]) -> Grads:
-        return Grads.of({span.name: self._answer(span, wide=span.name in wide) for span in self._answer_spans[call]})
 
     def _answer(self, span: memory.Span, *, wide: bool) -> torch.Tensor:
         dtype = torch.float32 if wide else torch_dtype(span.dtype)

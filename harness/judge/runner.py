@@ -127,7 +127,8 @@ class StretchServer:
             asked = torch_dtype(gradient.dtype_in(self._case))
             fits = type(tensor) is torch.Tensor and tensor.shape == gradient.shape(self._case)
             if not fits or tensor.dtype not in (asked, torch.float32) or tensor.device.type != self._case.device:
-                raise Malformed(self._fault(call, answer))
+                not_grads = Reason("not_grads", {"type": type(answer).__name__})
+                raise Malformed(malformed(self._inputs[call], answer) or not_grads)
             if not tensor.is_contiguous():
                 tensor = tensor.contiguous()
                 self._copies.append(tensor)  # in the time of the one who returned it
@@ -136,9 +137,6 @@ class StretchServer:
                 handle, address = memory.exported(address)
             places.append(AnswerPlace(name=gradient.name, address=address, handle=handle, wide=tensor.dtype != asked))
         return places
-
-    def _fault(self, call: int, answer: Any) -> Reason:
-        return malformed(self._inputs[call], answer) or Reason("not_grads", {"type": type(answer).__name__})
 
     def _nothing(self, inputs: Inputs) -> Grads:
         zeros: dict[str, torch.Tensor] = {}

@@ -4,7 +4,7 @@ import reports
 from harness.analysis.comparison import compare
 from reports.parts.studies import ASK_AA as ASK
 from reports.parts.studies import self_comparisons
-from tests.results_factory import CASE, helpers, mixed, results, row, thorough, twin
+from tests.results_factory import CASE, helpers, mixed, results, row, twin
 
 PAIRS = (row("torch-eager", 100.0), row("quack", 50.0), *helpers(100.0, 46.0))
 
@@ -16,10 +16,6 @@ def render(file):
 def only_cell(*rows):
     (found,) = [cell for cell in self_comparisons(compare(results(*PAIRS, *rows))) if not cell.makes_band]
     return found
-
-
-def test_golden(golden):
-    golden("thorough.aa.md", render(thorough()))
 
 
 def test_what_is_itself_is_not_called_different():

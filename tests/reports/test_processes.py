@@ -1,16 +1,12 @@
 import reports
 from reports.parts.studies import ASK_PROCESSES as ASK
-from tests.results_factory import helpers, in_processes, mixed, results, row, thorough
+from tests.results_factory import helpers, in_processes, mixed, results, row
 
 ROWS = (row("torch-eager", 100.0), row("quack", 50.0, shift=1), *helpers(100.0, 46.0))
 
 
 def render(file):
     return reports.render(file, "processes")
-
-
-def test_golden(golden):
-    golden("thorough.processes.md", render(thorough()))
 
 
 def test_processes_that_find_the_same_are_off_by_nothing():

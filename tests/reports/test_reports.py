@@ -15,6 +15,11 @@ SEVERAL = {
 }
 
 
+@pytest.mark.parametrize("form", ["aa", "engines", "processes"])
+def test_golden(golden, form):
+    golden(f"thorough.{form}.md", reports.render(thorough(), form))
+
+
 @pytest.mark.parametrize("form", reports.TEXTS)
 def test_every_format_reaches_a_file_and_standard_output(form, tmp_path, capsys):
     measured = SEVERAL.get(form, thorough())

@@ -1,6 +1,5 @@
 """A script that writes canned logs stands in for compute-sanitizer, and programs that only say their shape."""
 
-import shlex
 import sys
 import time
 from dataclasses import replace
@@ -8,7 +7,6 @@ from dataclasses import replace
 import psutil
 import pytest
 
-from harness.__main__ import main
 from harness.records.file import load
 from harness.records.reasons import Reason
 from harness.records.schema import TOOLS
@@ -17,7 +15,7 @@ from harness.sanitizer import check
 from harness.sanitizer.check import SIZES, Sanitizer
 from harness.sanitizer.target import case_of
 from tests.sanitizer.test_log import CLEAN, DIVERGED, INVALID_WRITE, NO_RACES, RACES, UNINITIALISED
-from tests.test_command_line import GPU, HELLO, ScriptedProcess
+from tests.test_command_line import GPU, HELLO, ScriptedProcess, typed
 from tests.wording import worded
 
 LAYER, RMS = case_of("layer", (33, 1032)), case_of("rms", (33, 1032))
@@ -214,12 +212,6 @@ def _with_program(initialise):
 
 
 LINE = "verify --shapes 4x8 --out run --sanitizer"
-
-
-def typed(line):
-    with pytest.raises(SystemExit) as caught:
-        main(shlex.split(line))
-    return caught.value.code
 
 
 def test_records_follow_the_rows_of_what_is_here(workers, here, tmp_path, capsys):

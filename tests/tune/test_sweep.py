@@ -1,10 +1,7 @@
 """`normbwd tune` as it is typed: what it asks of its runs, what it writes and prints, and what it refuses."""
 
-import shlex
-
 import pytest
 
-from harness.__main__ import main
 from harness.cases.tuned import read_tuned
 from harness.devices.facts import DeviceFacts
 from harness.records.file import load
@@ -15,6 +12,7 @@ from harness.tune.offers import MOST_CONFIGS
 from harness.worker.messages import Aside, Began, Done, Hello, ListConfigs, Offer, Offered, Row, SelfTest, Try
 from tests.fake_worker import Ready
 from tests.results_factory import row, timing
+from tests.test_command_line import typed
 from tests.tunings import CONFIGS, DEFAULT, NAMES, candidate, twin
 
 B200 = DeviceFacts("cuda", "NVIDIA B200", "sm_100", memory_bytes=180 << 30, l2_bytes=126 << 20, sm_count=148)
@@ -97,13 +95,6 @@ def workers(monkeypatch):
     monkeypatch.setattr(process, "WorkerProcess", scripted)
     yield scripted
     assert scripted.alive == []
-
-
-def typed(line):
-    """Run a command line; its exit code."""
-    with pytest.raises(SystemExit) as caught:
-        main(shlex.split(line))
-    return caught.value.code or 0
 
 
 LINE = "tune --impls mine --shapes 8192x4096 --norm rms --out run --compile-ahead 0"

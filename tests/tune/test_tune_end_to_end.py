@@ -1,12 +1,10 @@
 """Tuning an adapter from its file to the tuned file and back, with real verification and a scripted clock."""
 
-import shlex
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from harness.__main__ import main
 from harness.cases.tuned import read_tuned
 from harness.devices.facts import DeviceFacts
 from harness.records.file import load
@@ -16,6 +14,7 @@ from harness.worker.asking import record
 from harness.worker.messages import Done, Hello
 from tests.fake_device import FakeDevice
 from tests.fake_worker import Ready
+from tests.test_command_line import typed as typed_whole
 from tests.wording import worded
 
 pytestmark = pytest.mark.usefixtures("ranked_on_a_cpu")
@@ -112,9 +111,7 @@ def tune(tmp_path, monkeypatch):
 
 def typed(line):
     """Run a command line on one small case; its exit code."""
-    with pytest.raises(SystemExit) as caught:
-        main(shlex.split(f"{line} --device cpu --shapes 16x32 --norm rms --quick --compile-ahead 0"))
-    return caught.value.code or 0
+    return typed_whole(f"{line} --device cpu --shapes 16x32 --norm rms --quick --compile-ahead 0")
 
 
 def test_only_a_right_deterministic_and_faster_one_wins(tune, capsys):
